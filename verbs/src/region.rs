@@ -25,8 +25,8 @@ use crate::{copy, crc};
 /// A run of octets that stays at its address for as long as the value lives.
 ///
 /// Either the region owns its memory ([`Region::owned`]), shares it with other processes ([`Region::shared`]), or the
-/// creator promised to keep it ([`Region::raw`], [`Region::probed`]), or it is the entries of a send queue
-/// ([`Region::send_queue`]).
+/// creator promised to keep it ([`Region::raw`], [`Region::probed`]), or it is a part of another region
+/// ([`Region::part`]), or the entries of a send queue ([`Region::send_queue`]).
 pub struct Region {
     start: NonNull<u8>,
     len: usize,
@@ -38,10 +38,12 @@ pub struct Region {
 }
 
 /// How the memory is freed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 enum Home {
     Allocator,
     Mapping,
+    /// It is a part of this region, which others may share.
+    Part(#[expect(dead_code, reason = "held, so that the memory stays")] Arc<Region>),
     Elsewhere,
 }
 
@@ -116,6 +118,16 @@ impl Region {
         let start = unsafe { mmap(core::ptr::null_mut(), len, rights, MapFlags::SHARED, fd, offset) }?;
         let Some(start) = NonNull::new(start.cast::<u8>()) else { return refused("mapped at address 0") };
         Ok(Self { start, len, home: Home::Mapping, writable: true, entries: None })
+    }
+
+    /// Makes a region of a part of another one, or returns `None` when that reaches beyond it, or when it is the entries of a
+    /// send queue. Any number of parts may share octets, each registered with rights of its own. The whole stays for as long
+    /// as the last of them.
+    pub fn part(whole: &Arc<Self>, range: Range<usize>) -> Option<Self> {
+        let len = range.end.checked_sub(range.start).filter(|_| range.end <= whole.len)?;
+        let start = NonNull::new(whole.start.as_ptr().wrapping_add(range.start))?;
+        let (home, writable) = (Home::Part(Arc::clone(whole)), whole.writable);
+        whole.entries.is_none().then_some(Self { start, len, home, writable, entries: None })
     }
 
     /// Makes a region of the entries of a send queue, without its head and tail. Each change of them rings its
@@ -322,7 +334,7 @@ unsafe impl Sync for Region {}
 
 impl Drop for Region {
     fn drop(&mut self) {
-        match self.home {
+        match &self.home {
             Home::Allocator => {
                 let words = self.start.as_ptr().cast::<u64>();
                 let slice = core::ptr::slice_from_raw_parts_mut(words, self::words(self.len));
@@ -335,7 +347,8 @@ impl Drop for Region {
                 let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
                 debug_assert!(unmapped.is_ok(), "{unmapped:?}");
             }
-            Home::Elsewhere => {}
+            // The whole frees it.
+            Home::Part(_) | Home::Elsewhere => {}
         }
     }
 }
@@ -434,6 +447,32 @@ mod tests {
     fn empty_and_impossible_sizes() {
         assert!(Region::owned(0).unwrap().is_empty());
         assert!(Region::owned(usize::MAX / 2).is_none());
+    }
+
+    #[test]
+    fn parts_share_octets_and_keep_the_whole() {
+        let whole = Arc::new(Region::owned(100).unwrap());
+        let (first, second) = (Region::part(&whole, 0..60).unwrap(), Region::part(&whole, 40..100).unwrap());
+        assert!(first.copy_in(50, b"shared") && whole.copy_in(0, b"first"));
+        let mut octets = [0; 6];
+        assert!(second.copy_out(10, &mut octets));
+        assert_eq!((&octets, first.len(), second.len()), (b"shared", 60, 60));
+        assert!(!first.copy_in(58, b"shared"), "its own end counts, and not that of the whole");
+        let weak = Arc::downgrade(&whole);
+        drop((whole, first));
+        assert!(second.copy_out(10, &mut octets) && weak.upgrade().is_some());
+        drop(second);
+        assert!(weak.upgrade().is_none());
+    }
+
+    #[test]
+    fn a_part_lies_inside_of_the_whole() {
+        let whole = Arc::new(Region::owned(8).unwrap());
+        let cases =
+            [(0, 8, true), (8, 8, true), (0, 9, false), (9, 9, false), (5, 4, false), (0, usize::MAX, false)];
+        for (start, end, good) in cases {
+            assert_eq!(Region::part(&whole, start..end).is_some(), good, "{start}..{end}");
+        }
     }
 
     #[test]
