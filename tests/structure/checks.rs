@@ -224,7 +224,7 @@ const ROWS: [&[&str]; 6] = [
 
 /// The crates that each crate may depend on. Crates that are not named here are above all: cli, tests, fuzz and
 /// examples.
-const CRATES: [(&str, &[&str]); 15] = [
+const CRATES: [(&str, &[&str]); 16] = [
     ("mpa", &[]),
     ("ddp", &[]),
     ("rdmap", &["ddp"]),
@@ -239,6 +239,7 @@ const CRATES: [(&str, &[&str]); 15] = [
     ("conform", &["netif"]),
     ("sockets/preload", &["sockets"]),
     ("sockets/daemon", &["netif", "rnic", "sockets", "stat"]),
+    ("group", &["netif", "rnic"]),
     ("bench", &["mpa", "netif", "verbs", "rnic", "sockets"]),
 ];
 
