@@ -9,15 +9,18 @@
 //! window   the operations under way, and conflicts between them
 //! message  the octets of an operation
 //! program  the requests of a replica, and which octets of a message go where
+//! replica  the objects of a session at one replica
 //! ```
 #![forbid(unsafe_code)]
 
 mod message;
 mod op;
 mod program;
+mod replica;
 mod window;
 
 pub use message::{MAX_MESSAGE, Name, Originals, UNTOUCHED, decode_acknowledgement, encode, message_len};
 pub use op::{Copy, MAX_REPLICAS, Op, OpError, Replicas, Swap};
 pub use program::{ELEMENTS, Parts, Place, STEPS};
+pub use replica::{MAX_WINDOW, Replica, SetupError, Shape};
 pub use window::Window;
