@@ -10,6 +10,7 @@
 //! message  the octets of an operation
 //! program  the requests of a replica, and which octets of a message go where
 //! replica  the objects of a session at one replica
+//! session  the client's side of it
 //! ```
 #![forbid(unsafe_code)]
 
@@ -17,10 +18,12 @@ mod message;
 mod op;
 mod program;
 mod replica;
+mod session;
 mod window;
 
 pub use message::{MAX_MESSAGE, Name, Originals, UNTOUCHED, decode_acknowledgement, encode, message_len};
 pub use op::{Copy, MAX_REPLICAS, Op, OpError, Replicas, Swap};
 pub use program::{ELEMENTS, Parts, Place, STEPS};
 pub use replica::{MAX_WINDOW, Replica, SetupError, Shape};
+pub use session::{Done, OpId, Session, SessionError, Terms};
 pub use window::Window;

@@ -36,21 +36,30 @@ impl Window {
     /// # Errors
     /// [`OpError::Full`] and [`OpError::Conflict`].
     pub fn begin(&mut self, op: &Op) -> Result<u64, OpError> {
-        if self.len() == self.slots {
-            return Err(OpError::Full);
-        }
+        self.check(op, 1)?;
         let changed = joined(op);
-        let is_read = |range: &Range<u64>| {
-            self.flights.iter().filter_map(|flight| flight.read.as_ref()).any(|read| overlap(read, range))
-        };
-        let disturbs = |range: &Range<u64>| self.is_changing(range) || is_read(range);
-        if changed.iter().any(disturbs) || op.read().is_some_and(|read| self.is_changing(&read)) {
-            return Err(OpError::Conflict);
-        }
         self.changed.extend(changed.iter().map(|range| (range.start, range.end)));
         self.flights.push_back(Flight { changed, read: op.read() });
         self.next += 1;
         Ok(self.next - 1)
+    }
+
+    /// Checks whether an operation that takes so many slots can be begun now.
+    ///
+    /// # Errors
+    /// As [`Self::begin`].
+    pub fn check(&self, op: &Op, slots: u64) -> Result<(), OpError> {
+        if self.len() + slots > self.slots {
+            return Err(OpError::Full);
+        }
+        let is_read = |range: &Range<u64>| {
+            self.flights.iter().filter_map(|flight| flight.read.as_ref()).any(|read| overlap(read, range))
+        };
+        let disturbs = |range: &Range<u64>| self.is_changing(range) || is_read(range);
+        if joined(op).iter().any(disturbs) || op.read().is_some_and(|read| self.is_changing(&read)) {
+            return Err(OpError::Conflict);
+        }
+        Ok(())
     }
 
     /// Ends the oldest operation, and returns its number; `None` if there is none.

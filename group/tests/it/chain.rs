@@ -1,5 +1,6 @@
 //! The data path: a client sends one message for an operation, and the devices of the replicas do the rest.
 
+use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,16 +9,14 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config as Runs, TestRunner};
 use weft_group::{
-    Copy, MAX_MESSAGE, Name, Op, OpError, Originals, Replica, Replicas, Shape, Swap, UNTOUCHED, Window,
-    decode_acknowledgement, encode, message_len,
+    Copy, Done, Op, OpError, OpId, Originals, Replica, Replicas, Session, SessionError, Shape, Swap, Terms,
+    UNTOUCHED,
 };
-use weft_rnic::{
-    Access, CmEvent, Config, ConnParam, Cq, CqInit, Data, Device, EventChannel, Ground, Listener, Mr,
-    Progress, Qp, QpCapacity, QpInit, RecvWr, Region, SendOpcode, SendWr, Status,
-};
+use weft_rnic::{CmEvent, Config, ConnParam, Device, EventChannel, Ground, Listener, Progress, Qp, Region};
 
 const LEN: usize = 4096;
 const WINDOW: u32 = 8;
+const PIECE: u32 = 600;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A device of its own, with its port.
@@ -57,20 +56,17 @@ impl Host {
 struct Chain {
     memories: Vec<Arc<Region>>,
     replicas: Vec<Replica>,
-    head: Qp,
-    tail: Qp,
-    acknowledged: Cq,
-    /// Octets to be written, and messages: a slot of each for each operation under way.
-    staging: Mr,
-    messages: Mr,
-    /// Where acknowledgements go.
-    answers: Mr,
-    window: Window,
+    session: Session,
     _hosts: Vec<Host>,
 }
 
 impl Chain {
     fn new(replicas: usize) -> Self {
+        Self::of(replicas, LEN as u64)
+    }
+
+    /// The client believes that the range has `len` octets.
+    fn of(replicas: usize, len: u64) -> Self {
         let hosts: Vec<Host> = (0..=replicas as u64).map(Host::new).collect();
         let client = &hosts[replicas];
         let memories: Vec<_> = (0..replicas).map(|_| Arc::new(Region::owned(LEN + 64).unwrap())).collect();
@@ -80,98 +76,32 @@ impl Chain {
                 Replica::new(&hosts[index].device, &memories[index], shape).unwrap()
             })
             .collect();
-        let pd = client.device.alloc_pd();
-        let quiet = CqInit { ignore_overrun: true, ..CqInit::new(WINDOW) };
-        let quiet = client.device.create_cq_with(&quiet).unwrap();
-        let acknowledged = client.device.create_cq(WINDOW, None).unwrap();
-        let capacity = QpCapacity { send_wr: 4 * WINDOW, recv_wr: WINDOW, ..QpCapacity::default() };
-        let create = || {
-            client.device.create_qp(&pd, &QpInit { capacity, ..QpInit::new(&quiet, &acknowledged) }).unwrap()
-        };
-        let (head, tail) = (create(), create());
-        let memory = |len: usize| pd.register(len * WINDOW as usize, Access::LOCAL_WRITE).unwrap();
-        let (staging, messages, answers) = (memory(LEN), memory(MAX_MESSAGE), memory(MAX_MESSAGE));
-        let chain = Self {
-            memories,
-            replicas: made,
-            head,
-            tail,
-            acknowledged,
-            staging,
-            messages,
-            answers,
-            window: Window::new(WINDOW),
-            _hosts: Vec::new(),
-        };
-        for slot in 0..WINDOW.into() {
-            chain.await_acknowledgement(slot);
-        }
+        let terms = Terms { replicas, window: WINDOW, len, piece: PIECE, epoch: 3, session: 4 };
+        let mut session = Session::new(&client.device, terms).unwrap();
+        session.set_target(made[0].data_in());
         // From the tail on: nothing reaches a replica before its program is posted.
-        client.connect(&chain.tail, &hosts[replicas - 1], chain.replicas[replicas - 1].outward());
+        client.connect(session.tail(), &hosts[replicas - 1], made[replicas - 1].outward());
         for index in (0..replicas).rev() {
-            let next = chain.replicas.get(index + 1);
+            let next = made.get(index + 1);
             if let Some(next) = next {
-                hosts[index].connect(chain.replicas[index].outward(), &hosts[index + 1], next.inward());
+                hosts[index].connect(made[index].outward(), &hosts[index + 1], next.inward());
             }
-            chain.replicas[index].begin(next.map(Replica::data_in)).unwrap();
+            made[index].begin(next.map(Replica::data_in)).unwrap();
         }
-        client.connect(&chain.head, &hosts[0], chain.replicas[0].inward());
-        Self { _hosts: hosts, ..chain }
+        client.connect(session.head(), &hosts[0], made[0].inward());
+        Self { memories, replicas: made, session, _hosts: hosts }
     }
 
-    fn place(slot: u64, len: usize) -> usize {
-        usize::try_from(slot % u64::from(WINDOW)).unwrap() * len
-    }
-
-    fn await_acknowledgement(&self, slot: u64) {
-        let len = u32::try_from(message_len(0, 0) + 8 * self.replicas.len()).unwrap();
-        let sges = [self.answers.sge(Self::place(slot, MAX_MESSAGE), len)];
-        self.tail.post_recv(&RecvWr { wr_id: slot, sges: &sges }).unwrap();
-    }
-
-    /// Begins an operation; `octets` are those that it writes.
-    fn begin(&mut self, op: &Op, octets: &[u8]) -> Result<u64, OpError> {
-        op.check(LEN as u64, u32::try_from(LEN).unwrap())?;
-        let number = self.window.begin(op)?;
-        if let Some(write) = op.write.as_ref().filter(|write| !write.is_empty()) {
-            let at = Self::place(number, LEN);
-            self.staging.write(at, octets).unwrap();
-            let sges = [self.staging.sge(at, u32::try_from(octets.len()).unwrap())];
-            let opcode = SendOpcode::Write { stag: self.replicas[0].data_in(), to: write.start };
-            self.head.post_send(&SendWr { data: Data::Sges(&sges), ..SendWr::new(opcode) }).unwrap();
-        }
-        let mut message = [0; MAX_MESSAGE];
-        let len =
-            encode(op, &Name { number, epoch: 3, session: 4 }, self.replicas.len(), &mut message).unwrap();
-        let at = Self::place(number, MAX_MESSAGE);
-        self.messages.write(at, &message[..len]).unwrap();
-        let sges = [self.messages.sge(at, u32::try_from(len).unwrap())];
-        self.head.post_send(&SendWr { data: Data::Sges(&sges), ..SendWr::new(SendOpcode::Send) }).unwrap();
-        Ok(number)
-    }
-
-    /// Waits for the acknowledgement of the oldest operation, and returns what the replicas found.
-    fn end(&mut self) -> Originals {
-        let mut looks = 0_u32;
-        let done = loop {
-            if let Some(done) = self.acknowledged.poll_one() {
-                break done;
+    /// Waits for what is done next.
+    fn done(&mut self) -> Result<Done, SessionError> {
+        let mut out = [Done { id: OpId(0), originals: [0; 16] }];
+        for looks in 0..30_000 {
+            if self.session.poll(&mut out)? == 1 {
+                return Ok(out[0]);
             }
-            looks += 1;
-            assert!(looks < 30_000, "no acknowledgement of {}", self.window.oldest());
             std::thread::sleep(Duration::from_micros(if looks < 100 { 50 } else { 1000 }));
-        };
-        assert_eq!(
-            (done.status, Some(done.wr_id)),
-            (Status::Success, self.window.end().map(|it| it % u64::from(WINDOW)))
-        );
-        let mut octets = vec![0; message_len(0, 0) + 8 * self.replicas.len()];
-        assert_eq!(done.byte_len as usize, octets.len());
-        self.answers.read(Self::place(done.wr_id, MAX_MESSAGE), &mut octets).unwrap();
-        let (name, originals) = decode_acknowledgement(&octets, self.replicas.len()).unwrap();
-        assert_eq!((name.epoch, name.session, name.number + 1), (3, 4, self.window.oldest()));
-        self.await_acknowledgement(done.wr_id);
-        originals
+        }
+        panic!("no acknowledgement, {} under way", self.session.under_way())
     }
 
     fn contents(&self, replica: usize) -> Vec<u8> {
@@ -235,23 +165,23 @@ fn all_replicas_do_what_a_model_does() {
         let ops = strategy.new_tree(&mut runner).unwrap().current();
         let mut chain = Chain::new(replicas);
         let mut model = Model(vec![vec![0; LEN]; replicas]);
-        let mut expected = std::collections::VecDeque::new();
+        let mut expected = VecDeque::new();
         let mut done = 0;
         for (number, op) in ops.iter().enumerate() {
             let len = op.write.as_ref().map_or(0, |write| usize::try_from(write.end - write.start).unwrap());
             let octets: Vec<u8> = (0..len).map(|at| (at * 7 + number * 13).to_le_bytes()[0]).collect();
-            let mut begun = chain.begin(op, &octets);
-            while let Err(OpError::Full | OpError::Conflict) = begun {
-                assert_eq!(Some(chain.end()), expected.pop_front());
-                begun = chain.begin(op, &octets);
+            let mut begun = chain.session.submit(op, &octets);
+            while let Err(SessionError::Op(OpError::Full | OpError::Conflict)) = begun {
+                assert_eq!(chain.done().ok(), expected.pop_front());
+                begun = chain.session.submit(op, &octets);
             }
-            if begun.is_ok() {
-                expected.push_back(model.apply(op, &octets));
+            if let Ok(id) = begun {
+                expected.push_back(Done { id, originals: model.apply(op, &octets) });
                 done += 1;
             }
         }
-        while let Some(originals) = expected.pop_front() {
-            assert_eq!(chain.end(), originals);
+        while let Some(next) = expected.pop_front() {
+            assert_eq!(chain.done(), Ok(next));
         }
         assert!(done > 200, "{done} of 600 made sense");
         for replica in 0..replicas {
@@ -260,37 +190,74 @@ fn all_replicas_do_what_a_model_does() {
     }
 }
 
-/// The octets around the range stay as they are, and so do those of all other sessions.
+/// A write of several pieces is one operation for the caller, and takes all of its slots or none.
+#[test]
+fn a_long_write_is_one_operation() {
+    let mut chain = Chain::new(3);
+    let octets: Vec<u8> = (0..LEN).map(|at| (at * 31 + at / 256).to_le_bytes()[0]).collect();
+    let id = chain.session.write(0, &octets[..3001]).unwrap();
+    assert_eq!(chain.session.under_way(), 6);
+    let full = chain.session.write(2700, &octets[2700..4000]);
+    assert_eq!(full, Err(OpError::Full.into()), "three slots, and two are free");
+    assert_eq!(chain.session.copy(0, 3500, 5), Err(OpError::Conflict.into()));
+    assert_eq!((chain.session.under_way(), chain.done().map(|done| done.id)), (6, Ok(id)));
+    let rest = chain.session.write(3001, &octets[3001..4096]).unwrap();
+    assert_eq!(chain.done().map(|done| done.id), Ok(rest));
+    assert!((0..3).all(|replica| chain.contents(replica) == octets));
+    assert_eq!(chain.session.write(0, &vec![0; LEN + 1]), Err(OpError::Bounds.into()));
+    let none = chain.session.write(7, &[]).unwrap();
+    assert_eq!(chain.done().map(|done| done.id), Ok(none));
+}
+
+/// A replica dies with operations under way. The client hears of it, and no replica repeats an operation of an older lap.
+#[test]
+fn a_lost_replica_ends_the_session_and_nothing_is_repeated() {
+    for lost in 0..3 {
+        let mut chain = Chain::new(3);
+        for turn in 0..3 * u64::from(WINDOW) {
+            chain.session.compare_swap(0, turn, turn + 1, Replicas::ALL).unwrap();
+            assert_eq!(chain.done().unwrap().originals[..3], [turn; 3]);
+        }
+        let count = |chain: &Chain, replica: usize| {
+            u64::from_ne_bytes(chain.contents(replica)[..8].try_into().unwrap())
+        };
+        drop(chain.replicas.remove(lost));
+        let end = loop {
+            if let Err(error) = chain.session.compare_swap(8, 0, 1, Replicas::ALL).and_then(|_| chain.done())
+            {
+                break error;
+            }
+        };
+        assert!(matches!(end, SessionError::Lost | SessionError::Post(_)), "{end:?}");
+        assert_eq!(chain.session.write(0, b"more"), Err(SessionError::Lost));
+        assert!((0..3).all(|replica| count(&chain, replica) == 3 * u64::from(WINDOW)));
+    }
+}
+
+/// The octets around the range stay as they are: its STags reach no further, whatever a client asks for.
 #[test]
 fn nothing_outside_of_the_range_is_reached() {
-    let mut chain = Chain::new(2);
-    for memory in &chain.memories {
-        assert!(memory.copy_in(0, &[0xEE; 64]));
+    let before = 0_u64.wrapping_sub(64);
+    let strays = [
+        Op { copy: Some(Copy { from: before, to: 0, len: 32 }), ..Op::default() },
+        Op { copy: Some(Copy { from: 0, to: before, len: 32 }), ..Op::default() },
+        Op { copy: Some(Copy { from: 0, to: LEN as u64 - 8, len: 9 }), ..Op::default() },
+        Op { swap: Some(Swap { at: before, compare: 0, swap: 1, on: Replicas::ALL }), ..Op::default() },
+        Op { write: Some(before..before + 8), ..Op::default() },
+    ];
+    for stray in strays {
+        let mut chain = Chain::of(2, u64::MAX);
+        for memory in &chain.memories {
+            assert!(memory.copy_in(0, &[0xEE; 64]));
+        }
+        let octets = if stray.write.is_some() { &[7; 8][..] } else { &[] };
+        chain.session.submit(&stray, octets).unwrap();
+        assert_eq!(chain.done(), Err(SessionError::Lost), "{stray:?}");
+        for replica in [0, 1] {
+            assert!(chain.contents(replica).iter().all(|octet| *octet == 0), "{stray:?}");
+            let mut before = [0; 64];
+            assert!(chain.memories[replica].copy_out(0, &mut before));
+            assert_eq!(before, [0xEE; 64]);
+        }
     }
-    let mut message = [0; MAX_MESSAGE];
-    let len = encode(&Op::default(), &Name { number: 0, epoch: 3, session: 4 }, 2, &mut message).unwrap();
-    // A copy from before the range: the operation ends the chain.
-    message[0] = 0x04;
-    message[4..8].copy_from_slice(&64_u32.to_le_bytes());
-    message[8..16].copy_from_slice(&0_u64.wrapping_sub(64).to_le_bytes());
-    chain.messages.write(0, &message[..len]).unwrap();
-    let sges = [chain.messages.sge(0, u32::try_from(len).unwrap())];
-    chain.head.post_send(&SendWr { data: Data::Sges(&sges), ..SendWr::new(SendOpcode::Send) }).unwrap();
-    let mut looks = 0;
-    while chain.replicas[0].own().state() == weft_rnic::QpState::Rts {
-        looks += 1;
-        assert!(looks < 30_000, "SELF goes on");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    assert!(
-        chain.window.is_empty()
-            && chain.acknowledged.poll_one().is_none_or(|done| done.status != Status::Success)
-    );
-    for replica in [0, 1] {
-        assert!(chain.contents(replica).iter().all(|octet| *octet == 0));
-        let mut before = [0; 64];
-        assert!(chain.memories[replica].copy_out(0, &mut before));
-        assert_eq!(before, [0xEE; 64]);
-    }
-    let _unused = &mut chain;
 }
