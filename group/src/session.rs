@@ -186,6 +186,15 @@ impl Session {
         self.submit(&Op { swap: Some(Swap { at, compare, swap, on }), ..Op::default() }, &[])
     }
 
+    /// Makes octets durable at all replicas (gFLUSH). The memory of replicas is volatile so far: all that was begun before is
+    /// in it when this is done, and nothing else has to be done for it.
+    ///
+    /// # Errors
+    /// [`SessionError`].
+    pub fn flush(&mut self, range: core::ops::Range<u64>) -> Result<OpId, SessionError> {
+        self.submit(&Op { flush: Some(range), ..Op::default() }, &[])
+    }
+
     /// Begins several parts in one pass: the write, with these octets, then the copy, the swap and the flush.
     ///
     /// # Errors
@@ -196,7 +205,8 @@ impl Session {
         if written != octets.len() as u64 {
             return Err(OpError::Bounds.into());
         }
-        self.begin(op, octets, true)
+        // Volatile memory is flushed when the rest is done.
+        self.begin(&Op { flush: None, ..op.clone() }, octets, true)
     }
 
     /// Takes what is done, oldest first, and returns how many there were.

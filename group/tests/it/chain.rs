@@ -206,7 +206,9 @@ fn a_long_write_is_one_operation() {
     assert!((0..3).all(|replica| chain.contents(replica) == octets));
     assert_eq!(chain.session.write(0, &vec![0; LEN + 1]), Err(OpError::Bounds.into()));
     let none = chain.session.write(7, &[]).unwrap();
-    assert_eq!(chain.done().map(|done| done.id), Ok(none));
+    let flushed = chain.session.flush(0..LEN as u64).unwrap();
+    assert_eq!([chain.done(), chain.done()].map(|done| done.map(|done| done.id)), [Ok(none), Ok(flushed)]);
+    assert_eq!(chain.session.flush(1..LEN as u64 + 1), Err(OpError::Bounds.into()));
 }
 
 /// A replica dies with operations under way. The client hears of it, and no replica repeats an operation of an older lap.
