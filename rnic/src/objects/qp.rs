@@ -170,7 +170,7 @@ impl Qp {
         self.device.engines.at(self.engine).cycle(self.slot, true)
     }
 
-    /// Makes the receive queue cyclic: from now on each receive is posted again the moment it is done. Who sends has to
+    /// Makes the receive queue cyclic: from now on each receive is posted again the moment it is done. The peer has to
     /// know by other means when a receive may be used again.
     ///
     /// # Errors

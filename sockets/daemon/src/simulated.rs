@@ -59,7 +59,7 @@ impl Daemon {
         is_taken.then(|| self.0.ports.last_key_value().map(|(id, _)| *id))?
     }
 
-    /// Reads what has come by the socket of a port. One that breaks a rule loses its port.
+    /// Reads what has come by the socket of a port. A process that breaks a rule loses its port.
     pub fn read(&mut self, id: u64, now: Duration) {
         self.0.read(id, now);
     }

@@ -70,23 +70,14 @@ pub(crate) enum Sent {
 ///
 /// The answer is an [`Event`]. A claim of the same end before is replaced.
 pub(crate) fn claim(end: Handle, digests: Digests, socket: BorrowedFd<'_>, status: BorrowedFd<'_>) -> Sent {
-    match open(status) {
-        Ok(()) => {}
-        Err(Some(reason)) => return Sent::No(reason),
-        Err(None) => return Sent::Later,
-    }
     let Handle { slot, generation } = end;
-    send(ToDaemon::Claim { slot, generation, digests }, &[socket])
+    open_and_send(status, ToDaemon::Claim { slot, generation, digests }, socket)
 }
 
 /// Asks the other host once more for a reader that has no answer. `socket` and `status` as of [`claim`].
 pub(crate) fn ask(end: Handle, socket: BorrowedFd<'_>, status: BorrowedFd<'_>) -> Sent {
     let Handle { slot, generation } = end;
-    match open(status) {
-        Ok(()) => send(ToDaemon::Ask { slot, generation }, &[socket]),
-        Err(Some(reason)) => Sent::No(reason),
-        Err(None) => Sent::Later,
-    }
+    open_and_send(status, ToDaemon::Ask { slot, generation }, socket)
 }
 
 /// Takes a claim back. Its answer may be on its way.
@@ -337,6 +328,15 @@ fn try_send(socket: BorrowedFd<'_>, message: ToDaemon, descriptors: &[BorrowedFd
     }
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     sendmsg(socket, &[IoSlice::new(&message.encode())], &mut control, flags).map(drop)
+}
+
+/// Sends a message about a socket to a daemon, which is looked for if there is none.
+fn open_and_send(status: BorrowedFd<'_>, message: ToDaemon, socket: BorrowedFd<'_>) -> Sent {
+    match open(status) {
+        Ok(()) => send(message, &[socket]),
+        Err(Some(reason)) => Sent::No(reason),
+        Err(None) => Sent::Later,
+    }
 }
 
 /// Opens the port if there is none. The error is why there is none then, or `None` if another thread is opening it.

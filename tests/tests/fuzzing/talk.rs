@@ -116,7 +116,7 @@ fn notices() -> Vec<u8> {
     kinds.flat_map(Notice::encode).collect()
 }
 
-/// Steps of senders: who sends, and how much time passes before; a file; the length; the octets.
+/// Steps of senders. Each tells who sends, how much time passes before, a file, the length, and the octets.
 fn orders() -> Vec<(&'static str, Vec<u8>)> {
     const COMMAND: u8 = 2;
     let step = |sender: u8, file: u8, octets: &[u8]| [&[sender, file, low(octets.len())], octets].concat();
