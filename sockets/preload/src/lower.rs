@@ -7,7 +7,7 @@ use core::sync::atomic::{Ordering, fence};
 use rustix::thread::{Timespec, nanosleep};
 
 use weft_sockets::end::{ASKING, FAR, Phase};
-use weft_sockets::{Broken, Gate, Inbound, Outbound, Reason, Sink, Sleepers, Source};
+use weft_sockets::{Broken, Carrier, Gate, Inbound, Outbound, Reason, Sink, Sleepers, Source};
 
 use crate::anchor;
 use crate::clock::{self, Limit};
@@ -175,10 +175,12 @@ fn ask_again(descriptor: c_int, stream: &Stream, inbound: &Inbound<'_>, asked: &
     }
 }
 
-/// True if a reader that goes on by TCP may miss octets of a far sender that is dead: a ring may have begun of which this host
-/// knows nothing, or the record that tells so stands behind the next octets.
+/// True if a reader that goes on by TCP may miss octets of a far sender that is dead: octets of its ring may not have come, a
+/// ring may have begun of which this host knows nothing, or the record that tells so stands behind the next octets.
 fn may_miss(descriptor: c_int, stream: &Stream, inbound: &Inbound<'_>) -> bool {
-    inbound.may_miss_ring() && overtaken::is_late(stream) || record::may_follow(descriptor, stream, inbound)
+    let is_in_ring = stream.end.inbound.leg().carrier != Carrier::Tcp;
+    let may_be_ring = is_in_ring || inbound.may_miss_ring();
+    may_be_ring && overtaken::is_late(stream) || record::may_follow(descriptor, stream, inbound)
 }
 
 /// True if a far sender has ended its stream and has never begun a ring. The end is told behind each ring.

@@ -144,7 +144,9 @@ impl End {
             } else if inbound.follow() {
                 Some(true)
             } else {
-                let may_miss = || inbound.expects_ring() && self.is_late() || self.may_follow(inbound);
+                let is_in_ring = self.words().inbound.leg().carrier != Carrier::Tcp;
+                let may_be_ring = is_in_ring || inbound.expects_ring();
+                let may_miss = || may_be_ring && self.is_late() || self.may_follow(inbound);
                 is_dead.then(|| inbound.available(1) == Ok(0) && !may_miss())
             }
         });
