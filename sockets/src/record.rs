@@ -257,9 +257,16 @@ impl Inbound<'_> {
     /// knows that it has the channel.
     #[must_use]
     pub fn expects_ring(&self) -> bool {
+        self.is_before_decision() && self.shared.legs.present.load(Ordering::Acquire) != 0
+    }
+
+    /// True if a record may stand in the kernel's stream by the time that this reader takes its next octets: the reader has
+    /// attached, and has come to no ring. The word that the sender has the channel, and then the record, may come between a
+    /// look and the receive behind it.
+    #[must_use]
+    pub fn is_before_decision(&self) -> bool {
         let attached = self.shared.reader.attached.load(Ordering::Relaxed);
-        let is_possible = self.own.leg() == Leg::default() && matches!(attached, ATTACHED | COMMITTED);
-        is_possible && self.shared.legs.present.load(Ordering::Acquire) != 0
+        self.own.leg() == Leg::default() && matches!(attached, ATTACHED | COMMITTED)
     }
 
     /// As [`expects_ring`](Self::expects_ring), if the sender has ended its stream: it may have begun a ring if it was told that

@@ -3,7 +3,7 @@
 use core::ffi::{c_int, c_short};
 use core::sync::atomic::Ordering;
 
-use libc::{POLLERR, POLLIN, POLLRDHUP, pollfd};
+use libc::{POLLERR, POLLHUP, POLLIN, POLLRDHUP, pollfd};
 use weft_sockets::Reason;
 use weft_sockets::end::{BROKEN, DEAD, NEWS};
 
@@ -33,6 +33,12 @@ pub(crate) fn news(descriptor: c_int) -> c_short {
 /// True if the kernel's socket has an error to tell.
 pub(crate) fn has_failed(descriptor: c_int) -> bool {
     news(descriptor) & POLLERR != 0
+}
+
+/// True if the kernel's socket neither receives nor sends any more. Of a socket that nobody has shut down, a reset is the
+/// reason, which was told already.
+pub(crate) fn is_over(descriptor: c_int) -> bool {
+    news(descriptor) & POLLHUP != 0
 }
 
 /// Asks the kernel's socket. An error is taken away by that: the program has to hear of it now.

@@ -116,7 +116,7 @@ pub(crate) fn most(descriptor: c_int, stream: &Stream, inbound: &Inbound<'_>) ->
 #[cold]
 fn look(descriptor: c_int, stream: &Stream, inbound: &Inbound<'_>) -> Result<Option<u64>, Broken> {
     let all_settled = || Ok(is_settled(descriptor, inbound).then_some(u64::MAX));
-    if !inbound.expects_ring() {
+    if !inbound.is_before_decision() {
         return if settle(descriptor, stream, inbound)? { all_settled() } else { Ok(Some(u64::MAX)) };
     }
     // One look finds a record at the beginning, and further on.

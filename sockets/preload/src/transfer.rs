@@ -87,6 +87,8 @@ fn look_at_reader(call: &Call, given: usize) -> Step {
             anchor::bury(&call.stream);
             Step::Failed(error)
         }
+        // A reset of which another call has heard, or another process.
+        Anchor::Ended if anchor::is_over(call.descriptor) => Step::Failed(libc::EPIPE),
         Anchor::Ended if overtaken::is_early(&call.stream) => Step::Nothing,
         // It has shut down what it sends, and reads on, unless nobody has it any more.
         Anchor::Ended if goes_on_reading(&call.stream) && !is_deserted(call) && !is_killed(&call.stream) => {

@@ -95,7 +95,7 @@ impl End {
             return Ok(Some(usize::MAX));
         }
         let all_settled = || self.is_settled(inbound).then_some(usize::MAX);
-        if !inbound.expects_ring() {
+        if !inbound.is_before_decision() {
             return Ok(if self.settle(inbound)? { all_settled() } else { Some(usize::MAX) });
         }
         let seen = self.peek(AT_A_TIME);

@@ -222,6 +222,8 @@ impl End {
         let is_orphan = || !self.words().has(FAR) && self.world.kernel.borrow().is_orphan(self.socket());
         match look {
             Anchor::Silent | Anchor::Foreign if !self.is_killed() => Step::Nothing,
+            // A reset of which another call has heard, or another process.
+            Anchor::Ended if self.world.kernel.borrow().is_broken(self.socket()) => Step::Failed,
             Anchor::Ended if self.is_early() => Step::Nothing,
             // It has shut down what it sends, and reads on, unless nobody has it any more.
             Anchor::Ended if self.goes_on_reading() && !is_orphan() && !self.is_killed() => Step::Nothing,
