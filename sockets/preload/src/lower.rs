@@ -351,6 +351,25 @@ mod tests {
     }
 
     #[test]
+    fn a_reader_whose_lane_is_away_does_not_take_what_is_under_way_for_the_end() {
+        let _turn = family::turn();
+        for is_told in [true, false] {
+            let far = Far::new(0x602d);
+            assert!(far.receive() < 0, "the reader is in the ring");
+            let (descriptor, stream) = (far.own.as_raw_fd(), far.ends[0]);
+            far.end_early();
+            assert!(overtaken::is_early(&stream));
+            far.wait_in_vain();
+            if is_told {
+                far.from_there.finish().expect("a sound link");
+            }
+            let until = Limit::behind(Some(clock::span(PATIENCE)));
+            assert_eq!(lower_inbound(descriptor, &stream, until), is_told);
+            far.forget(0x602d);
+        }
+    }
+
+    #[test]
     fn a_program_that_has_ended_its_stream_waits_for_the_rest_of_a_ring() {
         let _turn = family::turn();
         let mut waiting = Waiting::new(0x6008);

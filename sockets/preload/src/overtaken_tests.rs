@@ -410,6 +410,21 @@ fn a_sender_goes_on_behind_the_kernels_end_until_the_reader_is_dead() {
 }
 
 #[test]
+fn a_sender_whose_connection_was_reset_hears_of_it_though_another_call_has_heard() {
+    let _turn = family::turn();
+    let mut far = Far::new(0x602c);
+    while far.send() > 0 {}
+    rustix::net::sockopt::set_socket_linger(&far.other, Some(core::time::Duration::ZERO)).expect("a socket");
+    far.other = far.own.try_clone().expect("a descriptor");
+    while !anchor::has_failed(far.own.as_raw_fd()) {
+        std::thread::yield_now();
+    }
+    assert_eq!(anchor::take_error(far.own.as_raw_fd()), Some(libc::ECONNRESET));
+    assert_eq!(far.send(), -(libc::EPIPE as isize));
+    far.forget(0x602c);
+}
+
+#[test]
 fn a_sender_goes_on_behind_the_end_of_a_stream_that_its_reader_has_ended_behind_a_record() {
     let _turn = family::turn();
     let mut far = Far::new(0x602d);

@@ -221,6 +221,23 @@ fn a_reader_that_knows_of_no_ring_finds_the_record_in_the_middle_of_the_stream()
 }
 
 #[test]
+fn a_receive_takes_no_more_than_was_seen_though_the_sender_has_not_shown_itself() {
+    let _turn = family::turn();
+    let mut far = Far::before_a_ring(0x604b);
+    keep(&far.ends[0], SECRET);
+    let (link, channel, party) = ends::place(far.ends[0].end);
+    let link = links::of(link, far.ends[0].handle.slot).expect("a link");
+    let theirs = &link.channel(channel).expect("a channel").directions[1 - party as usize];
+    theirs.legs.present.store(0, Ordering::Relaxed);
+    let inbound = channel::offered_inbound(&far.ends[0]).expect("a channel");
+    let looked = || most(far.own.as_raw_fd(), &far.ends[0], &inbound);
+    assert_eq!(looked(), Ok(None), "a record may be the next to come");
+    arrive(&mut far, b"abcde");
+    assert_eq!(most(far.own.as_raw_fd(), &far.ends[0], &inbound), Ok(Some(5)));
+    far.forget(0x604b);
+}
+
+#[test]
 fn a_record_of_octets_that_were_never_sent_or_that_ends_early_is_a_failure() {
     let _turn = family::turn();
     let mut far = far(0x6043);
