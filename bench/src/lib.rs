@@ -5,6 +5,7 @@
 //!   case.rs       a case: its sides, which take turns, its references and its targets
 //!   harness.rs    A B A B: at least five turns of each, one row for each reference
 //!   watch.rs      wall and CPU time of the timed parts of a turn
+//!   figure.rs     a table or figure of a paper, measured anew; process.rs: programs that the benchmark starts
 //!   report.rs     rows as a table, as JSON, one object a line; markdown.rs: the tables of docs/performance.md
 //!   matrix.rs     `weft bench run`: any operation, size and setting
 //!   sweep.rs      `weft bench sweep`: RDMA Write against plain TCP over size
@@ -30,7 +31,9 @@ mod case;
 mod cases;
 mod copies;
 mod cores;
+mod figure;
 mod harness;
+mod hog;
 mod machine;
 mod markdown;
 mod matrix;
@@ -38,6 +41,7 @@ mod net;
 mod octets;
 mod ours;
 pub mod plot;
+mod process;
 mod progress;
 mod raw;
 mod report;

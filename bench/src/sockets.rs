@@ -19,10 +19,8 @@ mod compatibility;
 mod daemon;
 mod derived;
 mod end;
-mod figure;
 mod figures;
 mod first;
-mod hog;
 mod hosts;
 mod idle;
 mod iperf;
@@ -30,13 +28,9 @@ mod load;
 mod many;
 mod nginx;
 mod pair;
-mod paper;
-mod picture;
 mod primitives;
-mod process;
 mod redis;
 mod ring;
-mod row;
 mod rpc;
 mod rstream;
 mod server;
@@ -48,14 +42,13 @@ mod xmlrpc;
 
 use std::io::{self, Write};
 
-use process::{Outcome, say};
-
 use crate::args::{Args, Program, SocketsArgs};
 use crate::case::Case;
 use crate::harness::{judge, measure, turns};
 use crate::markdown::{self, Page};
+use crate::process::{Outcome, say};
 use crate::progress::Progress;
-use crate::report;
+use crate::{figure, hog, report};
 
 /// Measures and prints a row for each comparison, or plays the part of a program.
 pub(crate) fn run(wanted: &SocketsArgs, args: &Args, out: &mut dyn Write) -> io::Result<Outcome<()>> {
@@ -71,7 +64,7 @@ pub(crate) fn run(wanted: &SocketsArgs, args: &Args, out: &mut dyn Write) -> io:
             let text = format!("there is no figure {name} (--list names them all)");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         };
-        return paper::run(figure, args, &effort, out);
+        return figure::run(figure, args, &effort, out);
     }
     let is_wanted = |case: &&Case| {
         wanted.only.is_empty() || wanted.only.iter().any(|text| case.name.contains(text.as_str()))
@@ -103,7 +96,7 @@ pub(crate) fn run(wanted: &SocketsArgs, args: &Args, out: &mut dyn Write) -> io:
     }
     progress.finish();
     if let Some(page) = &mut page {
-        let machine = format!("{}; {}", markdown::host(), picture::turns(&effort));
+        let machine = format!("{}; {}", markdown::host(), figure::turns(&effort));
         page.replace("machine", &markdown::wrapped(&machine));
         if wanted.only.is_empty() {
             page.replace("table", &markdown::table(&rows));

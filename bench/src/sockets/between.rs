@@ -1,18 +1,18 @@
 //! The comparisons and figures between two hosts, which a veth joins.
 
-use super::carrier::Carrier;
+use super::carrier::{Carrier, compare};
 use super::daemon::Wire;
-use super::figure::{Body, Compared, Figure, Line, compare};
 use super::figures::{ANSWERS, SIZES, SMALL, iperf};
 use super::first::First;
 use super::nginx;
 use super::pair::Talk;
-use super::process::Outcome;
 use super::redis::{Column, Redis};
 use super::tables::{get, line, none};
 use super::terms::{Socket, Wait, Work};
 use super::xmlrpc;
 use crate::case::{Case, Quantity, Reference, Side, Sides, Target};
+use crate::figure::{Body, Compared, Figure, Line};
+use crate::process::Outcome;
 
 /// The comparisons, in the order of the table. Targets are those for two cores.
 pub(super) static CASES: [Case; 10] = [

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use super::daemon::{Daemons, Wire, own_program};
 use super::hosts::Hosts;
-use super::process::Outcome;
+use crate::case::Side;
+use crate::figure::Compared;
+use crate::process::Outcome;
 
 /// What carries the octets of programs, and between which hosts.
 #[derive(Clone)]
@@ -26,6 +28,14 @@ struct Library {
     both: bool,
     /// Each connection leaves TCP at once.
     is_eager: bool,
+}
+
+/// Returns a program on each carrier, in the order of the columns.
+pub(super) fn compare(
+    carriers: [Outcome<Carrier>; 2],
+    start: impl Fn(&Carrier) -> Outcome<Box<dyn Side>>,
+) -> Compared {
+    carriers.into_iter().map(|carrier| carrier.and_then(|carrier| start(&carrier))).collect()
 }
 
 impl Carrier {

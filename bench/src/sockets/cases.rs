@@ -1,15 +1,15 @@
 //! The comparisons of `weft bench sockets`.
 
 use super::carrier::Carrier;
-use super::hog::Hog;
 use super::idle::Idle;
 use super::nginx;
 use super::pair::Talk;
-use super::process::Outcome;
 use super::redis::{Column, Redis};
 use super::ring::Ring;
 use super::terms::{Socket, Wait};
 use crate::case::{Case, Quantity, Reference, Side, Sides, Target};
+use crate::hog::Hog;
+use crate::process::Outcome;
 
 /// All comparisons, in the order of the table.
 pub(super) static CASES: [Case; 18] = [

@@ -22,8 +22,9 @@ const fn is_not(name: &'static str, answer: &'static str) -> Feature {
     Feature { name, answer, test: None }
 }
 
-pub(super) fn print(features: &[Feature], as_json: bool, out: &mut dyn Write) -> io::Result<()> {
-    for feature in features {
+/// Prints the features.
+pub(super) fn print(as_json: bool, out: &mut dyn Write) -> io::Result<()> {
+    for feature in FEATURES {
         if as_json {
             let test = feature.test.map(|(file, name)| json!({ "file": file, "name": name }));
             let object = json!({ "feature": feature.name, "answer": feature.answer, "test": test });
@@ -36,9 +37,9 @@ pub(super) fn print(features: &[Feature], as_json: bool, out: &mut dyn Write) ->
 }
 
 /// Returns the features as a table.
-pub(super) fn table(features: &[Feature]) -> String {
+pub(super) fn table() -> String {
     let mut text = String::from("| feature | Weft | shown by |\n|---|---|---|\n");
-    for feature in features {
+    for feature in FEATURES {
         // Writing to a string does not fail.
         let _ok = writeln!(text, "| {} | {} | {} |", feature.name, feature.answer, feature.shown());
     }
@@ -51,7 +52,7 @@ impl Feature {
     }
 }
 
-pub(super) const FEATURES: &[Feature] = &[
+const FEATURES: &[Feature] = &[
     is("unmodified programs", "yes", "tests/sockets/cases/stores.sh", "case_redis"),
     is(
         "peers on plain TCP",

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::hosts::{DEVICE, Hosts, NETWORK};
-use super::process::{Outcome, free_port, next_number, say};
 use crate::case::Trouble;
+use crate::process::{Outcome, free_port, next_number, say};
 
 /// The daemons of a client and its server: one for both, or one on each of their hosts, that of servers first.
 pub(super) struct Daemons(Vec<Daemon>);

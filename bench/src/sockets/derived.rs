@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::process::Outcome;
 use crate::case::{Effort, Sample, Side};
+use crate::process::Outcome;
 
 /// A side each of whose transfers counts as several.
 pub(super) struct Times {

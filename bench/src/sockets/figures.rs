@@ -1,14 +1,16 @@
 //! The figures of the papers that are drawn.
+//!
+//! S0 is the thesis "Low-Latency Implementation of Network Sockets over Remote DMA", S1 is SocksDirect (SIGCOMM 2019).
 
-use super::carrier::Carrier;
-use super::figure::{Body, Compared, Figure, compare};
+use super::carrier::{Carrier, compare};
 use super::iperf::Iperf;
 use super::nginx;
 use super::pair::Talk;
-use super::process::{Outcome, raise_descriptors};
 use super::several::Several;
 use super::terms::{Socket, Wait};
 use crate::case::{Quantity, Side};
+use crate::figure::{Body, Compared, Figure};
+use crate::process::{Outcome, raise_descriptors};
 
 /// The figures over sizes or numbers, in the order of the papers.
 pub(super) static FIGURES: [Figure; 12] = [

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::carrier::Carrier;
 use super::pair::{Pair, Talk};
-use super::process::Outcome;
 use super::terms::{Wait, Work};
 use crate::case::{Effort, Sample, Side, Trouble};
+use crate::process::Outcome;
 
 /// New connections, one in each part of a turn.
 pub(super) struct First {

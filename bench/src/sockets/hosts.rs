@@ -11,9 +11,9 @@ use std::thread;
 use rustix::process::geteuid;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use super::process::{Outcome, say};
 use crate::case::Trouble;
 use crate::net::scene::{complaint, neighbor};
+use crate::process::{Outcome, say};
 
 /// Where client and server run.
 #[derive(Clone, Copy, Debug)]

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::pair::Pair;
-use super::process::Outcome;
 use crate::case::{Effort, Sample, Side};
+use crate::process::Outcome;
 
 /// The CPU time of a quiet conversation, as a share of one core.
 pub(super) struct Idle(Option<Pair>);

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::carrier::Carrier;
 use super::load::{Client, Load, Run, Work, text_of};
-use super::process::{Outcome, say};
 use super::server::Server;
 use crate::case::{Side, Trouble};
+use crate::process::{Outcome, say};
 
 /// The client.
 pub(super) struct Iperf {

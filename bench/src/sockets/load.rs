@@ -4,9 +4,9 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use super::carrier::Carrier;
-use super::process::{Outcome, cpu_of, cpu_of_children, say};
 use super::server::Server;
 use crate::case::{Effort, Sample, Side, Trouble};
+use crate::process::{Outcome, cpu_of, cpu_of_children, say};
 
 /// A program that loads a server.
 pub(super) trait Client {

@@ -10,10 +10,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::time::Timespec;
 
 use super::carrier::Carrier;
-use super::process::{Outcome, say};
 use super::rpc;
 use super::terms::{Socket, Threads, Wait, Work};
 use crate::case::{Effort, Sample, Side, Trouble};
+use crate::process::{Outcome, say};
 
 /// The conversation of two programs.
 #[derive(Clone, Copy, Debug)]
@@ -170,7 +170,7 @@ impl Talk {
         if self.socket != Socket::Unix {
             return format!("{}:0", carrier.address());
         }
-        let name = format!("weft-bench-{}-{}", std::process::id(), super::process::next_number());
+        let name = format!("weft-bench-{}-{}", std::process::id(), crate::process::next_number());
         let path = std::env::temp_dir().join(name).display().to_string();
         paths.0.push(path.clone());
         path
@@ -323,7 +323,7 @@ impl Pair {
     pub(super) fn cpu(&self) -> Outcome<Duration> {
         let daemons = self.carrier.daemons().into_iter().flat_map(|daemons| daemons.ids());
         let programs = self.relays.iter().chain([&self.server, &self.client]);
-        programs.map(|program| program.child.id()).chain(daemons).map(super::process::cpu_of).sum()
+        programs.map(|program| program.child.id()).chain(daemons).map(crate::process::cpu_of).sum()
     }
 }
 

@@ -13,9 +13,9 @@ use rustix::event::{EventfdFlags, eventfd};
 use weft_sockets::sync::AtomicU64;
 use weft_sockets::{Level, Lock, Owner};
 
-use super::process::{Outcome, say};
 use crate::case::{Effort, Sample, Side, Trouble};
 use crate::cores::keep_to;
+use crate::process::{Outcome, say};
 use crate::watch::Watch;
 
 /// A call of one thread, made again and again.

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::carrier::Carrier;
 use super::load::{Client, Load, Run, Work, behind_first, text_of};
-use super::process::Outcome;
 use super::server::Server;
 use crate::case::{Side, Trouble};
+use crate::process::Outcome;
 
 /// redis-benchmark.
 #[derive(Clone, Copy)]

@@ -7,9 +7,9 @@ use std::thread;
 use weft_sockets::layout::End;
 use weft_sockets::{Carrier, Inbound, Link, Outbound, RingPlace, Slab};
 
-use super::process::{Outcome, say};
 use crate::case::{Effort, Sample, Side, Trouble};
 use crate::cores::keep_to;
+use crate::process::{Outcome, say};
 use crate::watch::Watch;
 
 /// Messages of 8 octets through a ring.

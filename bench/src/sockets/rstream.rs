@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use super::daemon::weft;
 use super::load::text_of;
-use super::process::{Outcome, free_port, say};
 use super::server::find;
 use crate::case::{Effort, Sample, Side, Trouble};
+use crate::process::{Outcome, free_port, say};
 
 /// Messages there and back by rsocket.
 pub(super) struct Rstream {

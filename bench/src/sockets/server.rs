@@ -9,8 +9,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::carrier::Carrier;
-use super::process::{Outcome, free_port, next_number, say};
 use crate::case::Trouble;
+use crate::process::{Outcome, free_port, next_number, say};
 
 /// A server that ends with this value, and its folder.
 pub(super) struct Server {

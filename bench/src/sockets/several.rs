@@ -3,8 +3,8 @@
 use std::thread;
 
 use super::pair::Pair;
-use super::process::Outcome;
 use crate::case::{Effort, Sample, Side, Trouble};
+use crate::process::Outcome;
 
 /// Conversations that take their turns together.
 pub(super) struct Several(Vec<Pair>);

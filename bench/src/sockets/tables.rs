@@ -1,18 +1,17 @@
 //! The tables of the papers, and the sections of S1 that have values of their own.
 
-use super::carrier::Carrier;
-use super::compatibility::FEATURES;
+use super::carrier::{Carrier, compare};
 use super::derived::{Slope, Times};
-use super::figure::{Body, Compared, Figure, Line, compare};
 use super::first::First;
 use super::pair::Talk;
-use super::process::Outcome;
 use super::redis::{Column, Redis};
 use super::ring::{Alone, Ring};
 use super::rstream::Rstream;
 use super::terms::{Socket, Threads, Wait, Work};
-use super::{primitives, xmlrpc};
+use super::{compatibility, primitives, xmlrpc};
 use crate::case::{Quantity, Side, Trouble};
+use crate::figure::{Body, Compared, Figure, Line};
+use crate::process::Outcome;
 
 pub(super) static TABLES: [Figure; 10] = [
     Figure {
@@ -43,7 +42,7 @@ pub(super) static TABLES: [Figure; 10] = [
         name: "s1-t3",
         title: "S1, table 3: compatibility",
         paper: NOT_KNOWN,
-        body: Body::Features(FEATURES),
+        body: Body::Text { print: compatibility::print, table: compatibility::table },
     },
     Figure {
         name: "s1-t4",

@@ -1,20 +1,19 @@
-//! `weft bench sockets --figure NAME`: tables and figures of two papers, measured anew.
+//! Measures a table or a figure.
 
 use std::io::{self, Write};
 use std::path::Path;
 
-use super::figure::{Body, Compared, Figure, Line};
-use super::process::Outcome;
 use super::row::{Row, Values};
-use super::{compatibility, picture};
+use super::{Body, Compared, Figure, Line, picture};
 use crate::args::Args;
 use crate::case::{Effort, Side, Trouble};
 use crate::harness::checked_turn;
 use crate::markdown::Page;
+use crate::process::Outcome;
 use crate::progress::Progress;
 
 /// Measures a figure, and prints and draws it.
-pub(super) fn run(
+pub(crate) fn run(
     figure: &Figure,
     args: &Args,
     effort: &Effort,
@@ -24,10 +23,10 @@ pub(super) fn run(
     if !args.json {
         writeln!(out, "{}\npaper: {}\n", figure.title, figure.paper)?;
     }
-    if let Body::Features(features) = figure.body {
-        compatibility::print(features, args.json, out)?;
+    if let Body::Text { print, table } = figure.body {
+        print(args.json, out)?;
         if let Some(page) = &mut page {
-            page.replace(figure.name, &compatibility::table(features));
+            page.replace(figure.name, &table());
             page.save()?;
         }
         return Ok(Ok(()));
@@ -99,6 +98,6 @@ fn rows(figure: &Figure) -> Vec<(Row, Box<dyn Fn() -> Compared>)> {
             };
             lines.iter().map(row).collect()
         }
-        Body::Features(_) => Vec::new(),
+        Body::Text { .. } => Vec::new(),
     }
 }

@@ -1,25 +1,30 @@
-//! What a table or figure of two papers consists of.
-//!
-//! S0 is the thesis "Low-Latency Implementation of Network Sockets over Remote DMA", S1 is SocksDirect (SIGCOMM 2019).
+//! What a table or figure of a paper consists of, when it is measured anew.
 
-use super::carrier::Carrier;
-use super::compatibility::Feature;
-use super::process::Outcome;
+use std::io::{self, Write};
+
 use crate::case::{Quantity, Side};
+use crate::process::Outcome;
+
+mod measure;
+mod picture;
+mod row;
+
+pub(crate) use measure::run;
+pub(crate) use picture::turns;
 
 /// One table or figure.
-pub(super) struct Figure {
+pub(crate) struct Figure {
     /// Its name for `--figure`.
-    pub(super) name: &'static str,
+    pub(crate) name: &'static str,
     /// What it shows.
-    pub(super) title: &'static str,
+    pub(crate) title: &'static str,
     /// The paper's figures, as far as a sentence can tell them.
-    pub(super) paper: &'static str,
-    pub(super) body: Body,
+    pub(crate) paper: &'static str,
+    pub(crate) body: Body,
 }
 
 /// What a table or figure consists of.
-pub(super) enum Body {
+pub(crate) enum Body {
     /// A value for each point and column, which can be drawn.
     Curves {
         /// The quantity on the abscissa.
@@ -33,38 +38,35 @@ pub(super) enum Body {
     },
     /// A value for each line and column.
     Lines { columns: &'static [&'static str], lines: &'static [Line] },
-    /// A test for each feature.
-    Features(&'static [Feature]),
+    /// No measurement.
+    Text {
+        /// Prints it, as JSON or for people.
+        print: fn(bool, &mut dyn Write) -> io::Result<()>,
+        /// Returns it as a table in Markdown.
+        table: fn() -> String,
+    },
 }
 
 /// A line of a table.
-pub(super) struct Line {
-    pub(super) name: &'static str,
+pub(crate) struct Line {
+    pub(crate) name: &'static str,
     /// The paper's value.
-    pub(super) paper: &'static str,
-    pub(super) quantity: Quantity,
+    pub(crate) paper: &'static str,
+    pub(crate) quantity: Quantity,
     /// Makes the sides, in the order of the columns.
-    pub(super) open: fn() -> Compared,
+    pub(crate) open: fn() -> Compared,
 }
 
 /// The sides of a point, in the order of the columns.
-pub(super) type Compared = Vec<Outcome<Box<dyn Side>>>;
-
-/// Returns a program on each carrier, in the order of the columns.
-pub(super) fn compare(
-    carriers: [Outcome<Carrier>; 2],
-    start: impl Fn(&Carrier) -> Outcome<Box<dyn Side>>,
-) -> Compared {
-    carriers.into_iter().map(|carrier| carrier.and_then(|carrier| start(&carrier))).collect()
-}
+pub(crate) type Compared = Vec<Outcome<Box<dyn Side>>>;
 
 impl Figure {
     /// Returns the name of the column of names, and the names of the others.
-    pub(super) fn columns(&self) -> (&'static str, &'static [&'static str]) {
+    pub(crate) fn columns(&self) -> (&'static str, &'static [&'static str]) {
         match self.body {
             Body::Curves { over, columns, .. } => (over, columns),
             Body::Lines { columns, .. } => ("", columns),
-            Body::Features(_) => ("", &[]),
+            Body::Text { .. } => ("", &[]),
         }
     }
 }

@@ -4,30 +4,30 @@ use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
-use super::figure::Figure;
-use super::process::Outcome;
+use super::Figure;
 use crate::case::{Quantity, Sample, Trouble};
 use crate::harness::Spread;
+use crate::process::Outcome;
 use crate::report;
 
 /// The samples of all turns of a side.
-pub(super) type Values = Outcome<Vec<Sample>>;
+pub(crate) type Values = Outcome<Vec<Sample>>;
 
 /// One row, with the turns of each column.
-pub(super) struct Row {
-    pub(super) name: String,
+pub(crate) struct Row {
+    pub(crate) name: String,
     quantity: Quantity,
     /// The paper's value for this row; empty if the whole figure has a sentence.
     paper: &'static str,
-    pub(super) values: Vec<Values>,
+    pub(crate) values: Vec<Values>,
 }
 
 impl Row {
-    pub(super) const fn new(name: String, quantity: Quantity, paper: &'static str) -> Self {
+    pub(crate) const fn new(name: String, quantity: Quantity, paper: &'static str) -> Self {
         Self { name, quantity, paper, values: Vec::new() }
     }
 
-    pub(super) fn heading(figure: &Figure, out: &mut dyn Write) -> io::Result<()> {
+    pub(crate) fn heading(figure: &Figure, out: &mut dyn Write) -> io::Result<()> {
         let (over, columns) = figure.columns();
         write!(out, "{over:<WIDTH$}")?;
         columns.iter().try_for_each(|column| write!(out, " {column:>28}"))?;
@@ -36,20 +36,20 @@ impl Row {
     }
 
     /// Returns the values of a column.
-    pub(super) fn spread(&self, column: usize) -> Option<Spread> {
+    pub(crate) fn spread(&self, column: usize) -> Option<Spread> {
         let samples = self.values.get(column)?.as_ref().ok()?;
         Some(Spread::of(samples.iter().map(|sample| sample.value(self.quantity)).collect()))
     }
 
     /// Returns the ratios of neighbouring turns of the first two columns.
-    pub(super) fn ratio(&self) -> Option<Spread> {
+    pub(crate) fn ratio(&self) -> Option<Spread> {
         let [Ok(ours), Ok(theirs), ..] = self.values.as_slice() else { return None };
         let value = |sample: &Sample| sample.value(self.quantity);
         Some(Spread::of(ours.iter().zip(theirs).map(|(ours, theirs)| value(ours) / value(theirs)).collect()))
     }
 
     /// Returns the cells of all columns and the ratio, as text.
-    pub(super) fn cells(&self) -> (Vec<String>, String) {
+    pub(crate) fn cells(&self) -> (Vec<String>, String) {
         let cell = |(column, value): (usize, &Values)| match (value, self.spread(column)) {
             (Err(Trouble::Skipped(reason)), _) if reason.is_empty() => "–".to_owned(),
             (Err(trouble), _) => trouble.to_string(),
@@ -62,11 +62,11 @@ impl Row {
     }
 
     /// Returns the paper's value, behind the words that say so.
-    pub(super) fn paper(&self) -> String {
+    pub(crate) fn paper(&self) -> String {
         if self.paper.is_empty() { String::new() } else { format!("paper: {}", self.paper) }
     }
 
-    pub(super) fn print(&self, figure: &Figure, as_json: bool, out: &mut dyn Write) -> io::Result<()> {
+    pub(crate) fn print(&self, figure: &Figure, as_json: bool, out: &mut dyn Write) -> io::Result<()> {
         if as_json {
             writeln!(out, "{}", self.object(figure))?;
         } else {

@@ -2,17 +2,17 @@
 
 use std::process::{Child, Command};
 
-use super::process::{Outcome, say};
 use crate::case::{Effort, Sample, Side};
+use crate::process::{Outcome, say};
 
 /// A side whose turns have such a program beside them.
-pub(super) struct Hog {
+pub(crate) struct Hog {
     side: Box<dyn Side>,
 }
 
 impl Hog {
     /// Returns the side with a hog in its turns.
-    pub(super) fn beside(side: Box<dyn Side>) -> Box<dyn Side> {
+    pub(crate) fn beside(side: Box<dyn Side>) -> Box<dyn Side> {
         Box::new(Self { side })
     }
 }
@@ -37,7 +37,7 @@ impl Drop for Ends {
 }
 
 /// Computes until it is killed, or the benchmark has gone.
-pub(super) fn run() -> std::io::Result<Outcome<()>> {
+pub(crate) fn run() -> std::io::Result<Outcome<()>> {
     let parent = std::os::unix::process::parent_id();
     let mut number = 1_u64;
     while std::os::unix::process::parent_id() == parent {

@@ -2,15 +2,15 @@
 
 use core::fmt::Write as _;
 
-use super::figure::{Body, Figure};
-use super::process::Outcome;
 use super::row::Row;
+use super::{Body, Figure};
 use crate::case::{Effort, Trouble};
 use crate::markdown::wrapped;
 use crate::plot::{self, Chart, Corner, Curve};
+use crate::process::Outcome;
 
 /// Returns the table of a figure.
-pub(super) fn table(figure: &Figure, rows: &[Row], effort: &Effort) -> String {
+pub(crate) fn table(figure: &Figure, rows: &[Row], effort: &Effort) -> String {
     let (over, columns) = figure.columns();
     let is_compared = columns.len() > 1;
     let has_paper = rows.iter().any(|row| !row.paper().is_empty());
@@ -38,12 +38,12 @@ pub(super) fn table(figure: &Figure, rows: &[Row], effort: &Effort) -> String {
 }
 
 /// Returns how a figure was measured.
-pub(super) fn turns(effort: &Effort) -> String {
+pub(crate) fn turns(effort: &Effort) -> String {
     format!("{} turns of {} ms of each side", effort.pairs, effort.turn.as_millis())
 }
 
 /// Draws the curves of a figure.
-pub(super) fn draw(figure: &Figure, rows: &[Row], effort: &Effort) -> Outcome<String> {
+pub(crate) fn draw(figure: &Figure, rows: &[Row], effort: &Effort) -> Outcome<String> {
     let Body::Curves { over, quantity, columns, points, .. } = figure.body else {
         return Err(Trouble::failed(format!("{} is a table, which cannot be drawn", figure.name)));
     };

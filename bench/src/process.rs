@@ -13,21 +13,21 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::case::Trouble;
 
 /// A result, or the reason why there is none.
-pub(super) type Outcome<T> = Result<T, Trouble>;
+pub(crate) type Outcome<T> = Result<T, Trouble>;
 
 /// Returns a function that makes a failure of `what` out of an error.
-pub(super) fn say<E: Display>(what: &str) -> impl Fn(E) -> Trouble {
+pub(crate) fn say<E: Display>(what: &str) -> impl Fn(E) -> Trouble {
     move |error| Trouble::failed(format!("{what}: {error}"))
 }
 
 /// Returns a number that this process has not had yet.
-pub(super) fn next_number() -> u32 {
+pub(crate) fn next_number() -> u32 {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     NUMBER.fetch_add(1, Ordering::Relaxed)
 }
 
 /// Returns the CPU time of all threads of a process that still run.
-pub(super) fn cpu_of(process: u32) -> Outcome<Duration> {
+pub(crate) fn cpu_of(process: u32) -> Outcome<Duration> {
     let tasks = fs::read_dir(format!("/proc/{process}/task")).map_err(say("asking for CPU time"))?;
     let nanos = tasks.filter_map(|task| {
         // A thread may have ended meanwhile.
@@ -38,7 +38,7 @@ pub(super) fn cpu_of(process: u32) -> Outcome<Duration> {
 }
 
 /// Returns the CPU time of all processes that this one has started and that have ended.
-pub(super) fn cpu_of_children() -> Outcome<Duration> {
+pub(crate) fn cpu_of_children() -> Outcome<Duration> {
     let text = fs::read_to_string("/proc/self/stat").map_err(say("asking for CPU time"))?;
     // The fields behind the name begin with the third one; the 16th and 17th are wanted.
     let fields = text.rsplit(')').next().unwrap_or_default().split_whitespace().skip(13).take(2);
@@ -47,7 +47,7 @@ pub(super) fn cpu_of_children() -> Outcome<Duration> {
 }
 
 /// Lets this process and those that it starts have so many descriptors.
-pub(super) fn raise_descriptors(wanted: u64) -> Outcome<()> {
+pub(crate) fn raise_descriptors(wanted: u64) -> Outcome<()> {
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|current| current >= wanted) {
         return Ok(());
@@ -58,7 +58,7 @@ pub(super) fn raise_descriptors(wanted: u64) -> Outcome<()> {
 }
 
 /// Returns a port of the address that no program listens at.
-pub(super) fn free_port(address: Ipv4Addr) -> Outcome<u16> {
+pub(crate) fn free_port(address: Ipv4Addr) -> Outcome<u16> {
     let free = TcpListener::bind((address, 0)).and_then(|listener| listener.local_addr());
     free.map(|address| address.port()).map_err(say("finding a port"))
 }
