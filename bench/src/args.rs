@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
 use crate::case::{Case, Effort};
+use crate::group::terms::ReplicaArgs;
 use crate::ours::Op;
 use crate::sockets::terms::TalkArgs;
 
@@ -43,7 +44,7 @@ pub struct Args {
     /// Measure only cases whose names contain NAME; may be given several times
     #[arg(long, value_name = "TEXT")]
     pub only: Vec<String>,
-    /// Turns of each side, 5 to 1000; by default 5, and 10 of `sockets` without --quick
+    /// Turns of each side, 5 to 1000; by default 5, and 10 of `sockets` and `group` without --quick
     #[arg(long, value_name = "N", allow_negative_numbers = true, global = true)]
     #[arg(value_parser = clap::value_parser!(u32).range(5..=1000))]
     pub pairs: Option<u32>,
@@ -70,6 +71,7 @@ pub(crate) enum Command {
     Run(RunArgs),
     Sweep(SweepArgs),
     Sockets(SocketsArgs),
+    Group(GroupArgs),
 }
 
 /// One operation over a wire in memory, in any size and setting, beside smoltcp alone and plain copies.
@@ -165,6 +167,38 @@ pub(crate) struct SweepArgs {
 pub(crate) struct SocketsArgs {
     #[command(subcommand)]
     pub(crate) program: Option<Program>,
+    #[command(flatten)]
+    pub(crate) choice: Choice,
+}
+
+/// Replicas whose devices do the work of each operation (HyperLoop), beside replicas whose programs do it, turn by turn.
+///
+/// Each replica is a process, and the benchmark is the client. Every octet of all replicas is compared. The RNIC is
+/// software: its engine thread is CPU time of the host, which is told apart from that of the replica's program.
+#[derive(Debug, Clone, ClapArgs)]
+#[command(after_help = "Examples:
+  weft bench group --quick
+  weft bench group --only p99
+  weft bench group --figure 5.2-20 --plot target/5.2.svg
+  weft bench group --update docs/group.md")]
+pub(crate) struct GroupArgs {
+    #[command(subcommand)]
+    pub(crate) program: Option<GroupProgram>,
+    #[command(flatten)]
+    pub(crate) choice: Choice,
+}
+
+/// The programs that the benchmark of groups starts.
+#[derive(Debug, Clone, Subcommand)]
+pub(crate) enum GroupProgram {
+    /// A replica.
+    #[command(hide = true)]
+    Replica(ReplicaArgs),
+}
+
+/// What is measured.
+#[derive(Debug, Clone, ClapArgs)]
+pub(crate) struct Choice {
     /// Measure only cases whose names contain NAME; may be given several times
     #[arg(long, value_name = "TEXT")]
     pub(crate) only: Vec<String>,
@@ -190,20 +224,20 @@ pub(crate) enum Program {
     Hog,
 }
 
-impl SocketsArgs {
+impl Choice {
     /// Returns the effort that the options ask for.
     pub(crate) fn effort(&self, args: &Args) -> Effort {
-        let (millis, turns) = if args.quick { SOCKETS_QUICK } else { SOCKETS };
+        let (millis, turns) = if args.quick { PROGRAMS_QUICK } else { PROGRAMS };
         let turn = Duration::from_millis(self.turn.unwrap_or(millis));
         Effort { turn, pairs: args.pairs.unwrap_or(turns) as usize, is_tiny: false }
     }
 }
 
 impl Args {
-    /// Returns true if the measurement takes place in a network namespace of its own. Programs on sockets are measured
-    /// where their users run them.
+    /// Returns true if the measurement takes place in a network namespace of its own. Programs are measured where their
+    /// users run them.
     pub const fn is_isolated(&self) -> bool {
-        !self.list && !matches!(self.command, Some(Command::Sockets(_)))
+        !self.list && !matches!(self.command, Some(Command::Sockets(_) | Command::Group(_)))
     }
 
     /// Returns the effort that the options ask for.
@@ -229,6 +263,6 @@ pub(crate) fn loss(text: &str) -> Result<f64, String> {
 const TURN: Duration = Duration::from_millis(250);
 const TURNS: u32 = 5;
 const QUICK_TURN: Duration = Duration::from_millis(15);
-/// Milliseconds of a turn of programs on sockets, and turns of each side.
-const SOCKETS: (u64, u32) = (2000, 10);
-const SOCKETS_QUICK: (u64, u32) = (100, 5);
+/// Milliseconds of a turn of programs, and turns of each side.
+const PROGRAMS: (u64, u32) = (2000, 10);
+const PROGRAMS_QUICK: (u64, u32) = (100, 5);

@@ -104,6 +104,10 @@ pub enum Quantity {
     Stall,
     /// A part of a whole.
     Share,
+    /// Microseconds that a side has measured by itself: a percentile, or CPU time.
+    Measured,
+    /// Switches to threads in 1000 operations.
+    Switches,
 }
 
 /// The direction in which values are better.
@@ -126,6 +130,8 @@ impl Quantity {
             Self::Frequency => "/s",
             Self::Stall => "ms",
             Self::Share => "",
+            Self::Measured => "us",
+            Self::Switches => "/1000",
         }
     }
 
@@ -133,7 +139,7 @@ impl Quantity {
     pub const fn better(self) -> Better {
         match self {
             Self::Throughput | Self::Rate | Self::Frequency | Self::Share => Better::Higher,
-            Self::Micros | Self::Nanos | Self::Stall => Better::Lower,
+            Self::Micros | Self::Nanos | Self::Stall | Self::Measured | Self::Switches => Better::Lower,
         }
     }
 }
@@ -207,7 +213,7 @@ pub struct Sample {
     pub octets: u64,
     /// Transfers whose octets were all compared at the sink. A turn that checks fewer than it transfers is a failure.
     pub checked: u64,
-    /// The value for [`Quantity::Stall`] and [`Quantity::Share`], which does not follow from the other fields.
+    /// The value of a quantity that does not follow from the other fields, such as [`Quantity::Stall`].
     pub figure: f64,
 }
 
@@ -222,7 +228,7 @@ impl Sample {
             Quantity::Nanos => seconds * 1e9 / transfers,
             Quantity::Rate => transfers / seconds / 1e6,
             Quantity::Frequency => transfers / seconds,
-            Quantity::Stall | Quantity::Share => self.figure,
+            Quantity::Stall | Quantity::Share | Quantity::Measured | Quantity::Switches => self.figure,
         }
     }
 }

@@ -10,6 +10,8 @@
 //!   matrix.rs     `weft bench run`: any operation, size and setting
 //!   sweep.rs      `weft bench sweep`: RDMA Write against plain TCP over size
 //!   sockets/      `weft bench sockets`: programs on sockets, with the library and without it
+//!   group/        `weft bench group`: replicas whose devices do the work, beside replicas whose programs do it
+//!   choice.rs     cases and figures of these two
 //!
 //!   ours/         two devices of ours, and their transfers
 //!   raw/          the same with smoltcp alone, on the very same wire; copies.rs: memory alone
@@ -29,9 +31,11 @@
 mod args;
 mod case;
 mod cases;
+mod choice;
 mod copies;
 mod cores;
 mod figure;
+mod group;
 mod harness;
 mod hog;
 mod machine;

@@ -43,12 +43,8 @@ mod xmlrpc;
 use std::io::{self, Write};
 
 use crate::args::{Args, Program, SocketsArgs};
-use crate::case::Case;
-use crate::harness::{judge, measure, turns};
-use crate::markdown::{self, Page};
 use crate::process::{Outcome, say};
-use crate::progress::Progress;
-use crate::{figure, hog, report};
+use crate::{choice, hog};
 
 /// Measures and prints a row for each comparison, or plays the part of a program.
 pub(crate) fn run(wanted: &SocketsArgs, args: &Args, out: &mut dyn Write) -> io::Result<Outcome<()>> {
@@ -57,53 +53,7 @@ pub(crate) fn run(wanted: &SocketsArgs, args: &Args, out: &mut dyn Write) -> io:
         Some(Program::Hog) => return hog::run(),
         None => {}
     }
-    let effort = wanted.effort(args);
-    let mut figures = figures::FIGURES.iter().chain(&tables::TABLES).chain(&between::FIGURES);
-    if let Some(name) = &wanted.figure {
-        let Some(figure) = figures.find(|figure| figure.name == name) else {
-            let text = format!("there is no figure {name} (--list names them all)");
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-        };
-        return figure::run(figure, args, &effort, out);
-    }
-    let is_wanted = |case: &&Case| {
-        wanted.only.is_empty() || wanted.only.iter().any(|text| case.name.contains(text.as_str()))
-    };
-    let cases: Vec<&'static Case> = cases::CASES.iter().chain(&between::CASES).filter(is_wanted).collect();
-    if cases.is_empty() {
-        let text = format!("no case has {} in its name (--list names them all)", wanted.only.join(" or "));
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-    }
-    if wanted.list {
-        report::list(&cases, out)?;
-        for figure in figures {
-            writeln!(out, "--figure {:<25} {}", figure.name, figure.title)?;
-        }
-        return Ok(Ok(()));
-    }
-    let mut page = args.update.as_deref().map(|path| Page::open(path, &["machine", "table"])).transpose()?;
-    let progress = Progress::new(cases.iter().map(|case| turns(case, &effort) as u64).sum());
-    if !args.json {
-        progress.suspend(|| report::heading(out))?;
-    }
-    let mut rows = Vec::new();
-    for case in &cases {
-        progress.begin(case.name);
-        for row in measure(case, &effort, &mut || progress.advance()) {
-            progress.suspend(|| report::print(&row, args.json, out))?;
-            rows.push(row);
-        }
-    }
-    progress.finish();
-    if let Some(page) = &mut page {
-        let machine = format!("{}; {}", markdown::host(), figure::turns(&effort));
-        page.replace("machine", &markdown::wrapped(&machine));
-        if wanted.only.is_empty() {
-            page.replace("table", &markdown::table(&rows));
-        } else {
-            page.merge("table", &markdown::table(&rows));
-        }
-        page.save()?;
-    }
-    Ok(judge(&rows, args.strict))
+    let cases = cases::CASES.iter().chain(&between::CASES).collect();
+    let figures = figures::FIGURES.iter().chain(&tables::TABLES).chain(&between::FIGURES).collect();
+    choice::run(&wanted.choice, cases, figures, args, out)
 }

@@ -132,6 +132,16 @@ impl Replica {
     /// # Errors
     /// [`SetupError`]; the session is of no use then.
     pub fn begin(&self, next: Option<Stag>) -> Result<(), SetupError> {
+        self.post(next)?;
+        self.cycle()
+    }
+
+    /// Posts the programs of all slots, for one lap. Behind that, either the queues are made [cyclic](Self::cycle), or a program
+    /// posts again when all slots are done.
+    ///
+    /// # Errors
+    /// [`SetupError`]; the session is of no use then.
+    pub fn post(&self, next: Option<Stag>) -> Result<(), SetupError> {
         let parts = self.parts(next);
         let mut posted = Ok(());
         for slot in 0..u64::from(self.shape.window) {
@@ -147,6 +157,14 @@ impl Replica {
         for slot in 0..u64::from(self.shape.window) {
             self.inward.post_recv(&RecvWr { wr_id: slot, sges: &parts.scatter(slot) })?;
         }
+        Ok(())
+    }
+
+    /// Makes the queues cyclic: they refill themselves from now on.
+    ///
+    /// # Errors
+    /// [`SetupError::Cycle`]; the session is of no use then.
+    pub fn cycle(&self) -> Result<(), SetupError> {
         self.own.cycle_sends()?;
         self.outward.cycle_sends()?;
         self.inward.cycle_recvs()?;

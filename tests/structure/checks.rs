@@ -240,7 +240,7 @@ const CRATES: [(&str, &[&str]); 16] = [
     ("sockets/preload", &["sockets"]),
     ("sockets/daemon", &["netif", "rnic", "sockets", "stat"]),
     ("group", &["netif", "rnic"]),
-    ("bench", &["mpa", "netif", "verbs", "rnic", "sockets"]),
+    ("bench", &["mpa", "netif", "verbs", "rnic", "sockets", "group"]),
 ];
 
 /// External crates that a crate must not use.

@@ -1,0 +1,30 @@
+//! `weft bench group`: replicas whose devices do the work, beside replicas whose programs do it.
+//!
+//! ```text
+//!   cases.rs     the comparisons; figures.rs: those of the report and of the paper
+//!   work.rs      what a client asks for, and what the replicas have to have behind that
+//!   chain.rs     replicas, each a process, and what their threads use
+//!   replica.rs   the program of a replica; driven.rs: one that does the work by itself
+//! ```
+
+mod cases;
+mod chain;
+mod driven;
+mod figures;
+mod replica;
+pub(crate) mod terms;
+mod work;
+
+use std::io::{self, Write};
+
+use crate::args::{Args, GroupArgs, GroupProgram};
+use crate::choice;
+use crate::process::Outcome;
+
+/// Measures and prints a row for each comparison, or plays the part of a replica.
+pub(crate) fn run(wanted: &GroupArgs, args: &Args, out: &mut dyn Write) -> io::Result<Outcome<()>> {
+    if let Some(GroupProgram::Replica(replica)) = &wanted.program {
+        return Ok(replica::run(replica, &mut io::stdin().lock(), out));
+    }
+    choice::run(&wanted.choice, cases::CASES.iter().collect(), figures::FIGURES.iter().collect(), args, out)
+}

@@ -1,0 +1,100 @@
+//! Comparisons of replicas whose device does the work with replicas whose program does it.
+
+use std::thread::available_parallelism;
+
+use super::chain::Plan;
+use super::terms::Mode;
+use super::work::{Gauge, Kind, Work};
+use crate::case::{Case, Effort, Quantity, Reference, Side, Sides, Target, Trouble};
+use crate::hog::Hog;
+use crate::process::Outcome;
+
+/// All comparisons.
+pub(super) static CASES: [Case; 16] = [
+    case("group/write-1k", Quantity::Micros, DRIVEN, |_, _| beside_all(write(1024))),
+    case("group/copy-1k", Quantity::Micros, DRIVEN, |_, _| beside_all(work(Kind::Copy, 1024))),
+    case("group/swap", Quantity::Micros, DRIVEN, |_, _| beside_all(work(Kind::Swap, 8))),
+    case("group/flush", Quantity::Micros, DRIVEN, |_, _| beside_all(work(Kind::Flush, 1024))),
+    case("group/rate-1k", Quantity::Rate, FASTER, |_, _| beside_all(write(1024).deep(16))),
+    case("group/stream-64k", Quantity::Throughput, FASTER, |_, _| beside_all(write(1 << 16).deep(8))),
+    case("group/stream-64k-hops", Quantity::Throughput, ONE_HOP, |_, _| {
+        let work = write(1 << 16).deep(8);
+        Ok(Sides { ours: work.start()?, references: vec![work.of(1).start()?] })
+    }),
+    case("group/p99-write-1k", Quantity::Measured, DRIVEN, |_, _| beside_all(write(1024).gauge(P99))),
+    case("group/p99-busy-program", Quantity::Measured, &[at_most(0.3)], |_, _| {
+        beside_sleep(write(1024).gauge(P99).busy(1), Work::start)
+    }),
+    case("group/p99-hogs", Quantity::Measured, &[Reference::shown(SLEEPING)], |_, _| {
+        beside_sleep(write(1024).gauge(P99), with_hogs)
+    }),
+    case("group/p99-hogs-fifo", Quantity::Measured, &[at_most(0.1)], |_, _| {
+        let work = write(1024).gauge(P99);
+        let ours = with_hogs(Work { is_preferred: true, ..work })?;
+        Ok(Sides { ours, references: vec![with_hogs(work.with(Mode::Sleep))?] })
+    }),
+    case("group/program-switches", Quantity::Switches, NO_SWITCH, |_, _| {
+        beside_sleep(write(1024).gauge(Gauge::Switches), Work::start)
+    }),
+    case("group/program-cpu", Quantity::Measured, &[at_most(0.01)], |_, _| {
+        beside_sleep(write(1024).gauge(Gauge::ProgramCpu), Work::start)
+    }),
+    case("group/all-cpu", Quantity::Measured, DRIVEN, |_, _| beside_all(write(1024).gauge(Gauge::AllCpu))),
+    case("group/all-cpu-10-sessions", Quantity::Measured, &[Reference::shown(SLEEPING)], |_, _| {
+        beside_sleep(tenants(10), Work::start)
+    }),
+    case("group/all-cpu-100-sessions", Quantity::Measured, &[at_most(0.7)], |_, _| {
+        beside_sleep(tenants(100), Work::start)
+    }),
+];
+
+/// Makes the sides of a case.
+type Open = fn(&Case, &Effort) -> Result<Sides, Trouble>;
+
+const fn case(name: &'static str, quantity: Quantity, references: &'static [Reference], open: Open) -> Case {
+    Case { name, quantity, references, clock_scale: 1, open }
+}
+
+const fn work(kind: Kind, size: usize) -> Work {
+    Work::new(Mode::Cyclic, kind, size)
+}
+
+const fn write(size: usize) -> Work {
+    work(Kind::Write, size)
+}
+
+/// So many sessions, each with an operation at a time.
+const fn tenants(sessions: usize) -> Work {
+    let work = write(1024).gauge(Gauge::AllCpu);
+    Work { plan: Plan { sessions, len: 1 << 16, window: 16, ..work.plan }, ..work }
+}
+
+/// Returns the work beside the same with replicas that are driven, in the order of [`DRIVEN`].
+fn beside_all(work: Work) -> Outcome<Sides> {
+    let references = [Mode::Sleep, Mode::Poll, Mode::Spin].map(|mode| work.with(mode).start());
+    Ok(Sides { ours: work.start()?, references: references.into_iter().collect::<Outcome<_>>()? })
+}
+
+/// Returns the work beside the same with replicas whose program sleeps.
+fn beside_sleep(work: Work, start: fn(Work) -> Outcome<Box<dyn Side>>) -> Outcome<Sides> {
+    Ok(Sides { ours: start(work)?, references: vec![start(work.with(Mode::Sleep))?] })
+}
+
+/// Starts the work beside four programs for each core that never stop computing.
+fn with_hogs(work: Work) -> Outcome<Box<dyn Side>> {
+    let cores = available_parallelism().map_or(1, usize::from);
+    Ok((0..4 * cores).fold(work.start()?, |side, _| Hog::beside(side)))
+}
+
+const fn at_most(bound: f64) -> Reference {
+    Reference::with_target(SLEEPING, Target::RatioAtMost(bound))
+}
+
+const P99: Gauge = Gauge::Percentile(99);
+const SLEEPING: &str = "driven, sleeping";
+const POLL: Reference = Reference::shown("driven, in poll(2)");
+const SPIN: Reference = Reference::shown("driven, spinning");
+const DRIVEN: &[Reference] = &[at_most(1.0), POLL, SPIN];
+const FASTER: &[Reference] = &[Reference::with_target(SLEEPING, Target::RatioAtLeast(1.0)), POLL, SPIN];
+const NO_SWITCH: &[Reference] = &[Reference::with_target(SLEEPING, Target::ValueAtMost(0.0))];
+const ONE_HOP: &[Reference] = &[Reference::shown("a single replica")];
