@@ -11,19 +11,37 @@
 //! program  the requests of a replica, and which octets of a message go where
 //! replica  the objects of a session at one replica
 //! session  the client's side of it
+//! control  the messages by which sessions are opened, greeting how each connection begins, link where they are sent
+//! server   a replica's side of that, opening the client's
 //! ```
 #![forbid(unsafe_code)]
 
+mod control;
+mod deadline;
+mod greeting;
+mod key;
+mod link;
 mod message;
 mod op;
+mod opening;
 mod program;
+mod random;
 mod replica;
+mod server;
 mod session;
 mod window;
 
+pub use control::{
+    Answer, End, Hello, KEY_LEN, MAX_CONTROL, Malformed, Member, Open, Opened, Request, SessionStatus,
+    Status, VERSION, Welcome,
+};
+pub use greeting::{GREETING_LEN, Greeting, MAGIC, Token};
+pub use key::Key;
 pub use message::{MAX_MESSAGE, Name, Originals, UNTOUCHED, decode_acknowledgement, encode, message_len};
 pub use op::{Copy, MAX_REPLICAS, Op, OpError, Replicas, Swap};
+pub use opening::{Options, Topology, status};
 pub use program::{ELEMENTS, Parts, Place, STEPS};
 pub use replica::{MAX_WINDOW, Replica, SetupError, Shape};
-pub use session::{Done, OpId, Session, SessionError, Terms};
+pub use server::{Limits, Server, ServerError, Serving};
+pub use session::{Done, Fresh, OpId, Session, SessionError, Terms};
 pub use window::Window;

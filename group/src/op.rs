@@ -63,6 +63,8 @@ pub enum OpError {
     Bounds,
     /// A write is longer than a piece.
     TooLong,
+    /// No operation of this name is under way.
+    Unknown,
 }
 
 impl core::fmt::Display for OpError {
@@ -74,6 +76,7 @@ impl core::fmt::Display for OpError {
             Self::Unaligned => "a word for compare-and-swap lies at a multiple of 8",
             Self::Bounds => "the operation reaches beyond the range of the session",
             Self::TooLong => "the write is longer than a piece",
+            Self::Unknown => "no operation of this name is under way",
         })
     }
 }

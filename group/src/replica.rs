@@ -56,6 +56,8 @@ pub struct Replica {
 pub enum SetupError {
     /// The shape makes no sense: no replica of this number, no power of two, or a range beyond the memory.
     Shape,
+    /// The system has no descriptor left.
+    Channel(std::io::Error),
     /// The device has no room for the objects.
     Create(CreateError),
     /// The memory cannot be registered.
@@ -222,6 +224,7 @@ impl core::fmt::Display for SetupError {
             Self::Shape => {
                 f.write_str("a session of this shape does not fit: look at its number, window and range")
             }
+            Self::Channel(error) => error.fmt(f),
             Self::Create(error) => error.fmt(f),
             Self::Register(error) => error.fmt(f),
             Self::Post(error) => error.fmt(f),

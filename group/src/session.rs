@@ -1,53 +1,55 @@
-//! A client's session: operations go to the head of a chain, and acknowledgements come from its tail.
+//! A client's session: operations go to the heads of its chains, and acknowledgements come from their tails.
 
 use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
-use weft_rnic::{
-    Access, Completion, Cq, CqInit, Data, Device, Mr, Pd, PostError, Qp, QpCapacity, QpInit, RecvWr,
-    SendOpcode, SendWr, Stag, Status,
-};
+use weft_rnic::{Access, CompChannel, Completion, Device, Mr, Pd, Qp, Stag};
 
-use crate::message::{MAX_MESSAGE, Name, Originals, decode_acknowledgement, encode, message_len};
-use crate::op::{Copy, Op, OpError, Replicas, Swap};
+use crate::control::End;
+use crate::message::{Originals, UNTOUCHED};
+use crate::op::{Copy, MAX_REPLICAS, Op, OpError, Replicas, Swap};
 use crate::replica::SetupError;
 use crate::window::Window;
 
-/// What the client and the replicas have agreed on.
-#[derive(Clone, Copy, Debug)]
-pub struct Terms {
-    /// How many replicas the chain has.
-    pub replicas: usize,
-    /// Slots: a power of two.
-    pub window: u32,
-    /// Octets of the session's range.
-    pub len: u64,
-    /// The longest write of one slot, in octets.
-    pub piece: u32,
-    /// The epoch of the group.
-    pub epoch: u64,
-    /// The session.
-    pub session: u64,
-}
+mod error;
+mod lane;
+mod terms;
+mod waiting;
+
+pub use error::SessionError;
+pub(crate) use lane::Lane;
+pub use terms::Terms;
+pub use waiting::Fresh;
 
 /// A session of a client. It has no thread of its own.
 #[derive(Debug)]
 pub struct Session {
     terms: Terms,
-    /// The range at the head, where written octets go.
-    target: Stag,
-    head: Qp,
-    tail: Qp,
-    acknowledged: Cq,
+    /// One chain of all replicas, or a chain of one replica for each of them.
+    lanes: Vec<Lane>,
     /// Octets that are written: a piece for each slot.
     staging: Mr,
-    messages: Mr,
-    answers: Mr,
+    /// Where octets go that are read: a piece.
+    sink: Mr,
+    channel: CompChannel,
+    timeout: Duration,
     window: Window,
-    /// For each operation under way: whether it is the last slot of what the caller has asked for.
-    ends: VecDeque<bool>,
-    is_lost: bool,
-    _sent: Cq,
+    /// The operations under way, oldest first.
+    flights: VecDeque<Flight>,
+    /// What is done, and was not handed to the caller.
+    done: VecDeque<Done>,
+    /// Why the session is over.
+    over: Option<SessionError>,
     _pd: Pd,
+}
+
+/// An operation under way.
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    /// It is the last slot of what the caller has asked for.
+    is_last: bool,
+    originals: Originals,
 }
 
 /// Names what a call has begun.
@@ -63,103 +65,106 @@ pub struct Done {
     pub originals: Originals,
 }
 
-/// Why a call fails. Nothing was begun.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SessionError {
-    /// The operation makes no sense, or has to wait.
-    Op(OpError),
-    /// A request cannot be posted: the connection to the head is lost.
-    Post(PostError),
-    /// A connection is lost, or the chain has answered something else than was asked. The session is over.
-    Lost,
-}
-
 impl Session {
-    /// Makes the objects of a session, and posts receives for its acknowledgements. Both queue pairs have to be connected.
+    /// Makes the objects of a session with one chain, and posts receives for its acknowledgements. Both queue pairs have to
+    /// be connected. [`Session::open`] does all that.
     ///
     /// # Errors
     /// [`SetupError`].
     pub fn new(device: &Device, terms: Terms) -> Result<Self, SetupError> {
-        let is_sound = (1..=crate::MAX_REPLICAS).contains(&terms.replicas)
+        Self::with(device, terms, (1, Duration::from_secs(5)))
+    }
+
+    /// Makes the objects of a session with so many chains, which waits so long for an acknowledgement.
+    pub(crate) fn with(
+        device: &Device,
+        terms: Terms,
+        (chains, timeout): (usize, Duration),
+    ) -> Result<Self, SetupError> {
+        let is_sound = (1..=MAX_REPLICAS).contains(&terms.replicas)
+            && (1..=MAX_REPLICAS / terms.replicas).contains(&chains)
             && terms.window.is_power_of_two()
-            && terms.window <= crate::MAX_WINDOW;
+            && terms.window <= crate::MAX_WINDOW
+            && terms.piece > 0;
         if !is_sound {
             return Err(SetupError::Shape);
         }
         let pd = device.alloc_pd();
-        let sent = device.create_cq_with(&CqInit { ignore_overrun: true, ..CqInit::new(terms.window) })?;
-        let acknowledged = device.create_cq(terms.window, None)?;
-        let capacity =
-            |send_wr, recv_wr| QpCapacity { send_wr, recv_wr, send_sge: 1, recv_sge: 1, inline: 0 };
-        let create =
-            |capacity| device.create_qp(&pd, &QpInit { capacity, ..QpInit::new(&sent, &acknowledged) });
-        // A Write and a Send for each operation.
-        let (head, tail) = (create(capacity(2 * terms.window, 1))?, create(capacity(2, terms.window))?);
+        let channel = device.create_comp_channel().map_err(SetupError::Channel)?;
+        let lanes = (0..chains).map(|_| Lane::new(device, &pd, &channel, terms)).collect::<Result<_, _>>()?;
+        let area = terms.window as usize * terms.piece as usize;
+        let staging = pd.register(area, Access::LOCAL_WRITE)?;
+        let sink = pd.register(terms.piece as usize, Access::LOCAL_WRITE)?;
         let slots = terms.window as usize;
-        let memory = |len: usize| pd.register(len * slots, Access::LOCAL_WRITE);
-        let (staging, messages) = (memory(terms.piece as usize)?, memory(MAX_MESSAGE)?);
-        let answers = memory(message_len(terms.replicas, terms.replicas))?;
-        let session = Self {
+        Ok(Self {
             terms,
-            target: Stag(0),
-            head,
-            tail,
-            acknowledged,
+            lanes,
             staging,
-            messages,
-            answers,
+            sink,
+            channel,
+            timeout,
             window: Window::new(terms.window),
-            ends: VecDeque::new(),
-            is_lost: false,
-            _sent: sent,
+            flights: VecDeque::with_capacity(slots),
+            done: VecDeque::with_capacity(slots),
+            over: None,
             _pd: pd,
-        };
-        for slot in 0..u64::from(terms.window) {
-            session.await_acknowledgement(slot)?;
-        }
-        Ok(session)
+        })
     }
 
-    /// Returns the queue pair to the head of the chain.
-    pub const fn head(&self) -> &Qp {
-        &self.head
+    /// Returns the queue pair to the head of the first chain.
+    pub fn head(&self) -> &Qp {
+        &self.lanes[0].head
     }
 
-    /// Returns the queue pair to the tail, which acknowledges.
-    pub const fn tail(&self) -> &Qp {
-        &self.tail
+    /// Returns the queue pair to the tail of the first chain, which acknowledges.
+    pub fn tail(&self) -> &Qp {
+        &self.lanes[0].tail
     }
 
-    /// Notes where the octets of writes go: the range in the memory of the head.
-    pub const fn set_target(&mut self, target: Stag) {
-        self.target = target;
+    /// Sets the STag of the range at the head of the first chain.
+    pub fn set_target(&mut self, target: Stag) {
+        self.lanes[0].target = target;
     }
 
-    /// Writes octets at all replicas (gWRITE). They are copied. What is longer than a piece takes several slots.
+    /// Sets the STag of the range at the tail of the first chain, from where octets are read.
+    pub fn set_source(&mut self, source: Stag) {
+        self.lanes[0].source = source;
+    }
+
+    /// Returns what the session was opened with.
+    pub const fn terms(&self) -> Terms {
+        self.terms
+    }
+
+    pub(crate) fn lanes(&mut self) -> &mut [Lane] {
+        &mut self.lanes
+    }
+
+    /// Writes octets to the same place of every replica (gWRITE). Octets longer than a piece take several slots.
     ///
     /// # Errors
-    /// [`SessionError`]; [`OpError::TooLong`] for more than all slots hold.
+    /// [`SessionError`].
     pub fn write(&mut self, at: u64, octets: &[u8]) -> Result<OpId, SessionError> {
-        let range = at..at.saturating_add(octets.len() as u64);
-        let pieces = octets.len().div_ceil((self.terms.piece as usize).max(1)).max(1) as u64;
-        let whole = Op { write: Some(range), ..Op::default() };
+        let end = at.checked_add(octets.len() as u64).ok_or(OpError::Bounds)?;
+        let whole = Op { write: Some(at..end), ..Op::default() };
         whole.check(self.terms.len, u32::MAX)?;
+        let piece = self.terms.piece as usize;
+        let pieces = octets.len().div_ceil(piece).max(1) as u64;
         if pieces > self.terms.window.into() {
             return Err(OpError::TooLong.into());
         }
         // All or nothing: the pieces do not conflict among themselves.
         self.window.check(&whole, pieces)?;
-        let mut last = None;
-        let mut chunks = octets.chunks((self.terms.piece as usize).max(1)).peekable();
+        let mut chunks = octets.chunks(piece).peekable();
         let mut from = at;
         loop {
             let piece = chunks.next().unwrap_or_default();
             let op = Op { write: Some(from..from + piece.len() as u64), ..Op::default() };
             from += piece.len() as u64;
             let is_last = chunks.peek().is_none();
-            last = Some(self.begin(&op, piece, is_last)?).or(last);
+            let id = self.begin(&op, piece, is_last)?;
             if is_last {
-                return last.ok_or(SessionError::Lost);
+                return Ok(id);
             }
         }
     }
@@ -212,17 +217,17 @@ impl Session {
     /// Takes what is done, oldest first, and returns how many there were.
     ///
     /// # Errors
-    /// [`SessionError::Lost`]; what is not done then may be done in part.
+    /// Why the session is over, when nothing is left to be taken. What is not done then may be done in part.
     pub fn poll(&mut self, out: &mut [Done]) -> Result<usize, SessionError> {
-        let mut taken = 0;
-        while taken < out.len() {
-            let Some(completion) = self.acknowledged.poll_one() else { break };
-            if let Some(done) = self.take(&completion)? {
-                out[taken] = done;
-                taken += 1;
-            }
+        self.collect();
+        let taken = out.len().min(self.done.len());
+        for (place, done) in out.iter_mut().zip(self.done.drain(..taken)) {
+            *place = done;
         }
-        if self.is_lost && taken == 0 { Err(SessionError::Lost) } else { Ok(taken) }
+        match &self.over {
+            Some(_) if taken == 0 => Err(self.reason()),
+            _ => Ok(taken),
+        }
     }
 
     /// Returns how many slots are in use.
@@ -231,92 +236,100 @@ impl Session {
     }
 
     fn begin(&mut self, op: &Op, octets: &[u8], is_last: bool) -> Result<OpId, SessionError> {
-        if self.is_lost {
-            return Err(SessionError::Lost);
+        if self.over.is_some() {
+            return Err(self.reason());
         }
         let number = self.window.begin(op)?;
-        self.ends.push_back(is_last);
-        let sent = self.send(op, octets, number);
-        // Whatever was not sent is never acknowledged, and neither is what comes behind it.
-        self.is_lost |= sent.is_err();
-        sent.map(|()| OpId(number))
+        self.flights.push_back(Flight { is_last, originals: [UNTOUCHED; MAX_REPLICAS] });
+        match self.send(op, octets, number) {
+            Ok(()) => Ok(OpId(number)),
+            // Whatever was not sent is never acknowledged, and neither is what comes behind it.
+            Err(error) => Err(self.over.insert(error).clone()),
+        }
     }
 
     fn send(&self, op: &Op, octets: &[u8], number: u64) -> Result<(), SessionError> {
-        if let Some(write) = op.write.as_ref().filter(|write| !write.is_empty()) {
-            let at = self.place(number, self.terms.piece as usize);
-            self.staging.write(at, octets).map_err(|_| SessionError::Lost)?;
-            let sges = [self.staging.sge(at, u32::try_from(octets.len()).unwrap_or(u32::MAX))];
-            let opcode = SendOpcode::Write { stag: self.target, to: write.start };
-            self.head.post_send(&SendWr { data: Data::Sges(&sges), ..SendWr::new(opcode) })?;
+        let at = self.terms.place(number, self.terms.piece as usize);
+        self.staging.write(at, octets).map_err(|_| SessionError::Lost(None))?;
+        for (index, lane) in self.lanes.iter().enumerate() {
+            let staged = (&self.staging, at);
+            match op.swap.filter(|_| self.lanes.len() > 1) {
+                None => lane.send(op, staged, number)?,
+                // The chain of a replica has no other one in it.
+                Some(swap) => {
+                    let on = if swap.on.contains(index) { Replicas::ALL } else { Replicas(0) };
+                    lane.send(&Op { swap: Some(Swap { on, ..swap }), ..op.clone() }, staged, number)?;
+                }
+            }
         }
-        let name = Name { number, epoch: self.terms.epoch, session: self.terms.session };
-        let mut message = [0; MAX_MESSAGE];
-        let len = encode(op, &name, self.terms.replicas, &mut message).ok_or(SessionError::Lost)?;
-        let at = self.place(number, MAX_MESSAGE);
-        self.messages.write(at, &message[..len]).map_err(|_| SessionError::Lost)?;
-        let sges = [self.messages.sge(at, u32::try_from(len).unwrap_or(u32::MAX))];
-        Ok(self.head.post_send(&SendWr { data: Data::Sges(&sges), ..SendWr::new(SendOpcode::Send) })?)
+        Ok(())
     }
 
-    /// Takes an acknowledgement. `None`: it is not the last one of what the caller has asked for.
-    fn take(&mut self, completion: &Completion) -> Result<Option<Done>, SessionError> {
-        let taken = self.acknowledge(completion);
-        self.is_lost |= taken.is_none();
-        let (number, originals, is_last) = taken.ok_or(SessionError::Lost)?;
-        Ok(is_last.then_some(Done { id: OpId(number), originals }))
-    }
-
-    /// Ends the oldest operation, if this is its acknowledgement.
-    fn acknowledge(&mut self, completion: &Completion) -> Option<(u64, Originals, bool)> {
-        let len = message_len(self.terms.replicas, self.terms.replicas);
-        if completion.status != Status::Success || completion.byte_len as usize != len {
-            return None;
+    /// Takes the acknowledgements that are there.
+    fn collect(&mut self) {
+        let mut out = [Completion::EMPTY; 16];
+        for index in 0..self.lanes.len() {
+            loop {
+                let taken = self.lanes[index].acknowledged.poll(&mut out);
+                if !out[..taken].iter().all(|completion| self.acknowledge(index, completion).is_some()) {
+                    let of = if self.lanes.len() > 1 { Some(index) } else { None };
+                    self.over.get_or_insert(SessionError::Lost(of));
+                }
+                if taken < out.len() {
+                    break;
+                }
+            }
         }
-        let mut octets = [0; MAX_MESSAGE];
-        let octets = octets.get_mut(..len)?;
-        self.answers.read(self.place(completion.wr_id, len), octets).ok()?;
-        let (name, originals) = decode_acknowledgement(octets, self.terms.replicas)?;
-        let number = self.window.end()?;
-        let is_its = name == Name { number, epoch: self.terms.epoch, session: self.terms.session };
-        let is_last = self.ends.pop_front()?;
-        self.await_acknowledgement(completion.wr_id).ok()?;
-        is_its.then_some((number, originals, is_last))
+        while self.lanes.iter().all(|lane| lane.taken > self.window.oldest()) {
+            let (Some(number), Some(flight)) = (self.window.end(), self.flights.pop_front()) else { break };
+            if flight.is_last {
+                self.done.push_back(Done { id: OpId(number), originals: flight.originals });
+            }
+        }
     }
 
-    fn await_acknowledgement(&self, slot: u64) -> Result<(), PostError> {
-        let len = message_len(self.terms.replicas, self.terms.replicas);
-        let sges = [self.answers.sge(self.place(slot, len), u32::try_from(len).unwrap_or(u32::MAX))];
-        self.tail.post_recv(&RecvWr { wr_id: slot, sges: &sges })
+    /// Notes an acknowledgement of one chain; `None` if it is none.
+    fn acknowledge(&mut self, index: usize, completion: &Completion) -> Option<()> {
+        let is_chain = self.lanes.len() == 1;
+        let lane = &mut self.lanes[index];
+        let at = lane.taken.checked_sub(self.window.oldest())?;
+        let flight = self.flights.get_mut(usize::try_from(at).ok()?)?;
+        let originals = lane.acknowledge(completion)?;
+        if is_chain {
+            flight.originals = originals;
+        } else {
+            flight.originals[index] = originals[0];
+        }
+        Some(())
     }
 
-    /// Returns where the memory of a slot begins that has `len` octets for each.
-    fn place(&self, number: u64, len: usize) -> usize {
-        let slot = number & u64::from(self.terms.window - 1);
-        usize::try_from(slot).unwrap_or(0) * len
+    /// Returns why the session is over, with the number of the lost replica if the control plane has told it.
+    fn reason(&mut self) -> SessionError {
+        let reason = self.over.clone().unwrap_or(SessionError::Lost(None));
+        if !matches!(reason, SessionError::Lost(_)) {
+            return reason;
+        }
+        let is_fan = self.lanes.len() > 1;
+        for (index, lane) in self.lanes.iter_mut().enumerate() {
+            let known = match lane.end() {
+                None => continue,
+                Some(End::Sealed(epoch)) => SessionError::Sealed { epoch },
+                Some(End::Lost(_)) if is_fan => SessionError::Lost(Some(index)),
+                Some(End::Lost(replica)) => SessionError::Lost(Some(replica)),
+            };
+            // It is said once.
+            lane.link = None;
+            self.over = Some(known.clone());
+            return known;
+        }
+        reason
     }
 }
 
-impl core::fmt::Display for SessionError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            Self::Op(error) => error.fmt(f),
-            Self::Post(error) => error.fmt(f),
-            Self::Lost => f.write_str("a connection of the session is lost: open another one"),
-        }
-    }
-}
-
-impl core::error::Error for SessionError {}
-
-impl From<OpError> for SessionError {
-    fn from(error: OpError) -> Self {
-        Self::Op(error)
-    }
-}
-
-impl From<PostError> for SessionError {
-    fn from(error: PostError) -> Self {
-        Self::Post(error)
+impl AsFd for Session {
+    /// Returns a descriptor that becomes readable when something is done, or the session is over. Before a program sleeps on
+    /// it, it calls [`Session::arm`], and then [`Session::poll`] until that finds nothing.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.channel.as_fd()
     }
 }

@@ -88,7 +88,7 @@ impl Window {
     }
 
     /// Returns whether an operation under way changes an octet of `range`.
-    fn is_changing(&self, range: &Range<u64>) -> bool {
+    pub(crate) fn is_changing(&self, range: &Range<u64>) -> bool {
         let last = self.changed.range(..range.end).next_back();
         last.is_some_and(|(&start, &end)| overlap(&(start..end), range))
     }

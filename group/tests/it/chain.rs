@@ -5,14 +5,15 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use proptest::prelude::*;
-use proptest::strategy::ValueTree;
+use proptest::collection::vec;
+use proptest::strategy::{Strategy as _, ValueTree as _};
 use proptest::test_runner::{Config as Runs, TestRunner};
 use weft_group::{
-    Copy, Done, Op, OpError, OpId, Originals, Replica, Replicas, Session, SessionError, Shape, Swap, Terms,
-    UNTOUCHED,
+    Copy, Done, Op, OpError, OpId, Replica, Replicas, Session, SessionError, Shape, Swap, Terms,
 };
 use weft_rnic::{CmEvent, Config, ConnParam, Device, EventChannel, Ground, Listener, Progress, Qp, Region};
+
+use crate::model::{Model, octets, op};
 
 const LEN: usize = 4096;
 const WINDOW: u32 = 8;
@@ -111,56 +112,12 @@ impl Chain {
     }
 }
 
-/// What the operations do, on memory of the test's own.
-struct Model(Vec<Vec<u8>>);
-
-impl Model {
-    fn apply(&mut self, op: &Op, octets: &[u8]) -> Originals {
-        let mut originals = [UNTOUCHED; 16];
-        let at = |offset: u64| usize::try_from(offset).unwrap();
-        for (index, memory) in self.0.iter_mut().enumerate() {
-            if let Some(write) = &op.write {
-                memory[at(write.start)..at(write.end)].copy_from_slice(octets);
-            }
-            if let Some(copy) = op.copy {
-                memory.copy_within(at(copy.from)..at(copy.from) + copy.len as usize, at(copy.to));
-            }
-            if let Some(swap) = op.swap.filter(|swap| swap.on.contains(index)) {
-                let word: &mut [u8; 8] = memory[at(swap.at)..].first_chunk_mut().unwrap();
-                originals[index] = u64::from_ne_bytes(*word);
-                if originals[index] == swap.compare {
-                    *word = swap.swap.to_ne_bytes();
-                }
-            }
-        }
-        originals
-    }
-}
-
-fn op() -> impl Strategy<Value = Op> {
-    let len = LEN as u64;
-    let write = prop::option::of((0..len, 0..600_u64).prop_map(move |(at, size)| at..(at + size).min(len)));
-    let copy = prop::option::of((0..len, 0..len, 0..600_u32));
-    let swap = prop::option::of((0..len / 8, 0..3_u64, any::<u16>()));
-    (write, copy, swap).prop_map(|(write, copy, swap)| Op {
-        write,
-        copy: copy.map(|(from, to, len)| Copy { from, to, len }),
-        swap: swap.map(|(word, compare, on)| Swap {
-            at: word * 8,
-            compare,
-            swap: compare + 1,
-            on: Replicas(on),
-        }),
-        flush: None,
-    })
-}
-
 /// Thousands of operations, many under way at a time, in chains of one to five replicas. Every octet of all replicas and all
 /// that they found in words is compared with a second implementation.
 #[test]
 fn all_replicas_do_what_a_model_does() {
     let mut runner = TestRunner::new(Runs { failure_persistence: None, ..Runs::default() });
-    let strategy = prop::collection::vec(op(), 600);
+    let strategy = vec(op(LEN as u64, PIECE), 600);
     for replicas in [1, 2, 3, 5] {
         let ops = strategy.new_tree(&mut runner).unwrap().current();
         let mut chain = Chain::new(replicas);
@@ -168,8 +125,7 @@ fn all_replicas_do_what_a_model_does() {
         let mut expected = VecDeque::new();
         let mut done = 0;
         for (number, op) in ops.iter().enumerate() {
-            let len = op.write.as_ref().map_or(0, |write| usize::try_from(write.end - write.start).unwrap());
-            let octets: Vec<u8> = (0..len).map(|at| (at * 7 + number * 13).to_le_bytes()[0]).collect();
+            let octets = octets(op, number);
             let mut begun = chain.session.submit(op, &octets);
             while let Err(SessionError::Op(OpError::Full | OpError::Conflict)) = begun {
                 assert_eq!(chain.done().ok(), expected.pop_front());
@@ -230,8 +186,8 @@ fn a_lost_replica_ends_the_session_and_nothing_is_repeated() {
                 break error;
             }
         };
-        assert!(matches!(end, SessionError::Lost | SessionError::Post(_)), "{end:?}");
-        assert_eq!(chain.session.write(0, b"more"), Err(SessionError::Lost));
+        assert!(matches!(end, SessionError::Lost(_)), "{end:?}");
+        assert_eq!(chain.session.write(0, b"more"), Err(SessionError::Lost(None)));
         assert!((0..3).all(|replica| count(&chain, replica) == 3 * u64::from(WINDOW)));
     }
 }
@@ -254,7 +210,7 @@ fn nothing_outside_of_the_range_is_reached() {
         }
         let octets = if stray.write.is_some() { &[7; 8][..] } else { &[] };
         chain.session.submit(&stray, octets).unwrap();
-        assert_eq!(chain.done(), Err(SessionError::Lost), "{stray:?}");
+        assert_eq!(chain.done(), Err(SessionError::Lost(None)), "{stray:?}");
         for replica in [0, 1] {
             assert!(chain.contents(replica).iter().all(|octet| *octet == 0), "{stray:?}");
             let mut before = [0; 64];

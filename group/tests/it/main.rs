@@ -1,5 +1,9 @@
-//! Chains of replicas on the host's TCP, and a client that a test plays.
+//! Chains of replicas on the host's TCP, and clients that tests play.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod chain;
+mod hosts;
+mod model;
+mod refusals;
+mod server;

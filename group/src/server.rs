@@ -1,0 +1,226 @@
+//! A replica: it makes sessions for clients that know the group's key, and then has nothing to do with their operations.
+//!
+//! ```text
+//! client ──► R0 ──► R1 ──► R2     control plane: Hello, Open, and the answers back
+//!   ▲                       │
+//!   └── OUT of the tail ────┘     comes up first, then IN of R2, of R1, of R0
+//! ```
+//! Each session has a control connection of its own to each neighbor. A session lives as long as this connection, IN and
+//! OUT. When one of them ends the replica drops the objects of the session, and tells its predecessor which replica is lost.
+//!
+//! A server never drives the engine. Its device needs a driver thread, or a simulation that drives it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use weft_rnic::{
+    CmError, CompChannel, CqId, Device, EventChannel, EventQueue, Listener, News, Notice, Pd, Region,
+};
+
+use crate::control::{Member, SessionStatus, Status};
+use crate::key::Key;
+use crate::random::random;
+
+mod answering;
+mod connecting;
+mod hosted;
+mod peer;
+mod serving;
+
+use hosted::Hosted;
+use peer::Peer;
+pub use serving::Serving;
+
+/// What a replica gives to its clients at most.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Sessions at a time.
+    pub sessions: usize,
+    /// Slots of a session.
+    pub window: u32,
+    /// The key that clients and the other replicas have; `None` takes everybody.
+    pub key: Option<Key>,
+}
+
+/// A replica.
+#[derive(Debug)]
+pub struct Server {
+    device: Device,
+    pd: Pd,
+    memory: Arc<Region>,
+    size: u64,
+    limits: Limits,
+    incarnation: u64,
+    queue: EventQueue,
+    events: EventChannel,
+    completions: CompChannel,
+    listener: Listener,
+    /// Control connections that others have opened, by number, the oldest first.
+    peers: BTreeMap<u64, Peer>,
+    /// What each number in notices stands for.
+    roles: HashMap<u64, Role>,
+    /// The numbers of control connections, by the names in announcements.
+    announced: HashMap<CqId, u64>,
+    last_number: u64,
+    is_stopped: bool,
+}
+
+/// What a connection is for. All but the first kind name the control connection of their session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// A control connection that another side has opened.
+    Peer,
+    /// The control connection to the next replica.
+    Next(u64),
+    Inward(u64),
+    Outward(u64),
+}
+
+/// Why there is no server.
+#[derive(Debug)]
+pub enum ServerError {
+    /// The system has no descriptor left, or no random octets.
+    Io(io::Error),
+    /// It cannot listen there.
+    Listen(CmError),
+}
+
+impl Default for Limits {
+    /// 8 sessions with the largest window, for everybody.
+    fn default() -> Self {
+        Self { sessions: 8, window: crate::MAX_WINDOW, key: None }
+    }
+}
+
+impl Server {
+    /// Makes a replica of `memory`, of which `size` octets are given to sessions, and listens at `address`.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    pub fn new(
+        device: &Device,
+        (memory, size): (Arc<Region>, u64),
+        address: SocketAddr,
+        limits: Limits,
+    ) -> Result<Self, ServerError> {
+        let queue = EventQueue::new()?;
+        let events = device.events_on(&queue);
+        let completions = device.create_comp_channel()?;
+        let incarnation = u64::from_ne_bytes(random()?);
+        let listener = device.listen(&events, address).map_err(ServerError::Listen)?;
+        Ok(Self {
+            device: device.clone(),
+            pd: device.alloc_pd(),
+            memory,
+            size,
+            limits,
+            incarnation,
+            queue,
+            events,
+            completions,
+            listener,
+            peers: BTreeMap::new(),
+            roles: HashMap::new(),
+            announced: HashMap::new(),
+            last_number: 0,
+            is_stopped: false,
+        })
+    }
+
+    /// Returns where it listens.
+    pub const fn address(&self) -> SocketAddr {
+        self.listener.local_addr()
+    }
+
+    /// Returns the name of its memory's contents.
+    pub const fn incarnation(&self) -> u64 {
+        self.incarnation
+    }
+
+    /// Returns what a list of members says of this replica.
+    pub const fn member(&self) -> Member {
+        Member { address: self.address(), incarnation: Some(self.incarnation) }
+    }
+
+    /// Returns the descriptors that are readable while [`Self::handle`] has something to do.
+    pub fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
+        [self.queue.as_fd(), self.completions.as_fd()]
+    }
+
+    /// Does what there is to do for the control plane, without waiting and without driving the engine.
+    pub fn handle(&mut self) {
+        while let Some(notice) = self.queue.pop() {
+            self.handle_notice(notice);
+        }
+        self.handle_messages();
+    }
+
+    /// Returns the state of the replica.
+    pub fn status(&self) -> Status {
+        let sessions: Vec<SessionStatus> = self.peers.values().filter_map(Peer::status).collect();
+        Status {
+            size: self.size,
+            incarnation: self.incarnation,
+            limit: self.limits.sessions as u64,
+            open: sessions.len() as u64,
+            sessions,
+        }
+    }
+
+    fn handle_messages(&mut self) {
+        // The device has a driver thread: this takes an announcement and does nothing else.
+        while let Some(cq) = self.completions.next() {
+            let Some(number) = self.announced.get(&cq).copied() else { continue };
+            match self.roles.get(&number) {
+                Some(Role::Peer) => self.read_requests(number),
+                Some(Role::Next(peer)) => self.read_answers(*peer),
+                _ => {}
+            }
+        }
+    }
+
+    fn handle_notice(&mut self, notice: Notice) {
+        match notice.news {
+            News::Event(event) => self.handle_event(notice.id, event),
+            News::Posted(_) => self.is_stopped = true,
+        }
+    }
+
+    /// Returns a number that no connection has had.
+    const fn number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
+    }
+
+    /// Returns the session of a control connection.
+    fn session(&mut self, peer: u64) -> Option<&mut Hosted> {
+        self.peers.get_mut(&peer)?.session.as_mut()
+    }
+
+    /// Forgets a connection of the control plane that this side drops.
+    fn forget(&mut self, number: u64, cq: CqId) {
+        self.roles.remove(&number);
+        self.announced.remove(&cq);
+        self.completions.discard(cq);
+    }
+}
+
+impl core::fmt::Display for ServerError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Io(error) => error.fmt(f),
+            Self::Listen(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for ServerError {}
+
+impl From<io::Error> for ServerError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}

@@ -1,0 +1,188 @@
+//! What a replica refuses.
+
+use std::net::SocketAddr;
+
+use weft_group::{
+    Greeting, Key, Limits, Member, OpError, Options, Session, SessionError, Token, Topology, status,
+};
+use weft_rnic::{Access, CmEvent, ConnParam, Data, Device, Qp, QpInit, RecvWr, SendOpcode, SendWr};
+
+use crate::hosts::{Group, LEN, eventually, options};
+
+fn reason(group: &Group, options: &Options) -> String {
+    match group.open(options) {
+        Err(SessionError::Refused(reason)) => reason,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_key_has_to_be_the_groups() {
+    let key = |octet| Some(Key::new([octet; 32]));
+    let group = Group::new(3, &Limits { key: key(1), ..Limits::default() });
+    let of = |key| Options { key, ..options(Topology::Chain) };
+    for wrong in [None, key(2)] {
+        let reason = reason(&group, &of(wrong));
+        assert!(reason.starts_with("replica 0 at 127.0.0.1:"), "{reason}");
+        assert!(reason.ends_with(": the key is not that of the group"), "{reason}");
+    }
+    // The head passes the key on to the others.
+    let mut session = group.open(&of(key(1))).unwrap();
+    let id = session.write(0, b"in").unwrap();
+    session.wait(id).unwrap();
+    let state = status(&group.client, group.members()[1].address, &of(key(1))).unwrap();
+    assert_eq!((state.open, state.sessions[0].index, state.sessions[0].is_ready), (1, 1, true));
+    let refused = status(&group.client, group.members()[1].address, &of(None));
+    assert_eq!(refused, Err(SessionError::Refused("the key is not that of the group".into())));
+}
+
+/// A replica in the middle has another key: the client hears of it, and the head has no session left.
+#[test]
+fn a_replica_with_another_key_is_named() {
+    let mut group = Group::new(3, &Limits { key: Some(Key::new([1; 32])), ..Limits::default() });
+    group.hosts[1] = crate::hosts::Host::new(9, Limits { key: Some(Key::new([2; 32])), ..Limits::default() });
+    let options = Options { key: Some(Key::new([1; 32])), ..options(Topology::Chain) };
+    let reason = reason(&group, &options);
+    assert!(reason.starts_with("replica 1 at 127.0.0.1:"), "{reason}");
+    assert!(reason.ends_with(": the key is not that of the group"), "{reason}");
+    let head = group.members()[0].address;
+    eventually("no session", || status(&group.client, head, &options).unwrap().sessions.is_empty());
+}
+
+#[test]
+fn there_are_so_many_sessions_and_no_more() {
+    let group = Group::new(3, &Limits { sessions: 2, ..Limits::default() });
+    let options = options(Topology::Chain);
+    let mut sessions = [group.open(&options).unwrap(), group.open(&options).unwrap()];
+    assert!(reason(&group, &options).ends_with("this replica has 2 sessions and takes no more"));
+    for session in &mut sessions {
+        let id = session.write(0, b"works").unwrap();
+        session.wait(id).unwrap();
+    }
+    let [first, _second] = sessions;
+    drop(first);
+    eventually("there is room", || group.open(&options).is_ok());
+}
+
+#[test]
+fn a_session_fits_the_replica() {
+    let group = Group::new(2, &Limits { window: 64, ..Limits::default() });
+    let plain = options(Topology::Chain);
+    let len = LEN as u64;
+    let cases = [
+        (Options { range: Some(0..len + 1), ..plain.clone() }, "the range ends at 65537"),
+        (Options { range: Some(len..len), ..plain.clone() }, "`range` is not two whole numbers"),
+        (
+            Options { range: Some(12..len), ..plain.clone() },
+            "a range starts at a multiple of 8, and not at 12",
+        ),
+        (Options { window: 128, ..plain.clone() }, "a window is a power of two up to 64, and not 128"),
+        (Options { window: 3, ..plain.clone() }, "a window is a power of two up to 64, and not 3"),
+    ];
+    for (options, expected) in cases {
+        let reason = reason(&group, &options);
+        assert!(reason.contains(expected), "{reason}");
+    }
+    let mut restarted = group.members();
+    restarted[1].incarnation = restarted[1].incarnation.map(|incarnation| incarnation ^ 1);
+    let refused = Session::open(&group.client, &restarted, &plain).unwrap_err();
+    assert!(refused.to_string().contains("it has been restarted"), "{refused}");
+    assert!(refused.to_string().starts_with("replica 1 at "), "{refused}");
+    let nobody: Vec<Member> = vec![group.members()[0], "127.0.0.1:1".parse::<SocketAddr>().unwrap().into()];
+    let refused = Session::open(&group.client, &nobody, &plain).unwrap_err();
+    assert_eq!(refused.to_string(), "replica 1 at 127.0.0.1:1: nobody listens there");
+    assert!(matches!(Session::open(&group.client, &[], &plain), Err(SessionError::Refused(_))));
+    assert!(matches!(Session::open(&group.client, &[nobody[0]; 17], &plain), Err(SessionError::Refused(_))));
+    // The last refusals have left nothing: there is room for all sessions.
+    let mut sessions: Vec<Session> = Vec::new();
+    eventually("room for eight", || {
+        sessions.extend(group.open(&plain).ok());
+        sessions.len() == 8
+    });
+    let mut session = sessions.pop().unwrap();
+    assert_eq!(session.write(len, b"x"), Err(OpError::Bounds.into()));
+    let area = usize::try_from(plain.window * plain.piece).unwrap();
+    assert_eq!(session.write(0, &vec![0; area + 1]), Err(OpError::TooLong.into()));
+}
+
+/// What a stranger may try: each connection is refused, or ends, and the session of somebody else goes on.
+#[test]
+fn strangers_do_not_get_in() {
+    let group = Group::new(2, &Limits::default());
+    let mut session = group.open(&options(Topology::Chain)).unwrap();
+    let stranger = Stranger::new(&group.client, group.members()[0].address);
+    let garbage: [&[u8]; 4] = [b"", b"weft-grp", b"weft-grp\x01", &[0xFF; 400]];
+    for private_data in garbage {
+        assert!(!stranger.connect(private_data), "{private_data:?}");
+    }
+    for token in [Token([0; 16]), Token([0xFF; 16])] {
+        for greeting in [Greeting::Inward(token), Greeting::Outward(token)] {
+            assert!(!stranger.connect(&greeting.encode()), "{greeting:?}");
+        }
+    }
+    let messages: [(&[u8], &str); 4] = [
+        (b"{\"status\":{}}", r#"{"refused":{"reason":"say hello first"}}"#),
+        (b"{\"hello\":{\"version\":2,\"key\":null}}", "version 1 of the control plane, not 2"),
+        (b"\xFF", "expected value"),
+        (b"", "EOF while parsing"),
+    ];
+    for (message, expected) in messages {
+        let stranger = Stranger::new(&group.client, group.members()[0].address);
+        assert!(stranger.connect(&Greeting::Control.encode()));
+        let answer = stranger.ask(message);
+        assert!(answer.contains(expected), "{answer}");
+    }
+    // More connections than there are places, and none says Hello.
+    let silent: Vec<Stranger<'_>> =
+        (0..60).map(|_| Stranger::new(&group.client, group.members()[0].address)).collect();
+    assert!(silent.iter().all(|stranger| stranger.connect(&Greeting::Control.encode())));
+    let state = status(&group.client, group.members()[0].address, &Options::default()).unwrap();
+    assert_eq!(state.open, 1);
+    let id = session.write(0, b"goes on").unwrap();
+    session.wait(id).unwrap();
+}
+
+/// A queue pair that somebody connects who was not asked.
+struct Stranger<'a> {
+    device: &'a Device,
+    events: weft_rnic::EventChannel,
+    qp: Qp,
+    cq: weft_rnic::Cq,
+    memory: weft_rnic::Mr,
+    address: SocketAddr,
+}
+
+impl<'a> Stranger<'a> {
+    fn new(device: &'a Device, address: SocketAddr) -> Self {
+        let (pd, cq) = (device.alloc_pd(), device.create_cq(64, None).unwrap());
+        let qp = device.create_qp(&pd, &QpInit::new(&cq, &cq)).unwrap();
+        let memory = pd.register(8192, Access::LOCAL_WRITE).unwrap();
+        let events = device.create_event_channel().unwrap();
+        Self { device, events, qp, cq, memory, address }
+    }
+
+    /// Returns whether the connection comes up.
+    fn connect(&self, private_data: &[u8]) -> bool {
+        let param = ConnParam { private_data, ..ConnParam::NONE };
+        self.device.connect(&self.events, &self.qp, self.address, param).unwrap();
+        let event = self.events.wait(Some(core::time::Duration::from_secs(30)));
+        matches!(event, Some(CmEvent::Established { .. }))
+    }
+
+    fn ask(&self, message: &[u8]) -> String {
+        let place = [self.memory.sge(4096, 4096)];
+        self.qp.post_recv(&RecvWr { wr_id: 7, sges: &place }).unwrap();
+        self.memory.write(0, message).unwrap();
+        let sges = [self.memory.sge(0, u32::try_from(message.len()).unwrap())];
+        self.qp.post_send(&SendWr { data: Data::Sges(&sges), ..SendWr::new(SendOpcode::Send) }).unwrap();
+        let mut answer = Vec::new();
+        eventually("an answer", || {
+            let Some(completion) = self.cq.poll_one() else { return false };
+            assert_eq!((completion.status, completion.wr_id), (weft_rnic::Status::Success, 7));
+            answer.resize(completion.byte_len as usize, 0);
+            true
+        });
+        self.memory.read(4096, &mut answer).unwrap();
+        String::from_utf8(answer).unwrap()
+    }
+}
