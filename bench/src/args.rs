@@ -180,7 +180,7 @@ pub(crate) struct SocketsArgs {
   weft bench group --quick
   weft bench group --only p99
   weft bench group --figure 5.2-20 --plot target/5.2.svg
-  weft bench group --update docs/group.md")]
+  weft bench group --update docs/group/performance.md")]
 pub(crate) struct GroupArgs {
     #[command(subcommand)]
     pub(crate) program: Option<GroupProgram>,
