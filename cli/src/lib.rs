@@ -57,6 +57,7 @@ pub mod demo;
 pub mod failure;
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod group;
 mod library;
 pub mod log;
 mod progress;

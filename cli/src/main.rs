@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use weft_cli::{bench, conform, daemon, decode, demo, log, rping, run, sockets, stat, usage};
+use weft_cli::{bench, conform, daemon, decode, demo, group, log, rping, run, sockets, stat, usage};
 
 /// A software RNIC in user space: iWARP (MPA, DDP, RDMAP) on a TCP of its own.
 ///
@@ -26,6 +26,7 @@ enum Command {
     Sockets(sockets::Args),
     Daemon(daemon::Args),
     Decode(decode::Args),
+    Group(group::Args),
     Conform(conform::Args),
     Stat(stat::Args),
     Bench(bench::Args),
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
         Ok(Command::Sockets(args)) => sockets::run(&args),
         Ok(Command::Daemon(args)) => daemon::run(&args),
         Ok(Command::Decode(args)) => decode::run(&args),
+        Ok(Command::Group(args)) => group::run(&args),
         Ok(Command::Conform(args)) => conform::run(&args),
         Ok(Command::Stat(args)) => stat::run(&args),
         Ok(Command::Bench(args)) => bench::run(&args),

@@ -18,8 +18,10 @@ pub(crate) fn commands_of(command: &str) -> Vec<String> {
 
 #[test]
 fn every_command_has_a_help_with_examples() {
-    let bench = commands_of("bench ").into_iter().map(|name| format!("bench {name}"));
-    let all: Vec<String> = commands_of("").into_iter().chain(bench).collect();
+    let parts = ["bench", "group"].into_iter().flat_map(|command| {
+        commands_of(&format!("{command} ")).into_iter().map(move |name| format!("{command} {name}"))
+    });
+    let all: Vec<String> = commands_of("").into_iter().chain(parts).collect();
     assert!(all.len() >= 9, "{all:?}");
     for command in all {
         let examples = examples(&command);

@@ -8,6 +8,7 @@ mod daemon;
 mod demo;
 mod engines;
 mod gone;
+mod group;
 mod help;
 mod host;
 mod namespace;

@@ -1,0 +1,52 @@
+//! `weft group`: replicated memory whose replicas' programs do nothing for an operation.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::failure::Failure;
+
+mod client;
+mod ground;
+mod members;
+mod server;
+mod status;
+mod units;
+
+/// Replicate memory to several hosts, whose programs do nothing for an operation.
+///
+/// A client sends one message for an operation. The devices of the replicas place its octets, hand it on, copy, compare and
+/// swap, and acknowledge. Each replica is a `weft group server`.
+#[derive(Debug, Clone, Parser)]
+#[command(
+    subcommand_required = true,
+    after_help = "Examples:
+  weft group server --listen 10.0.0.1:7471 --memory 64M
+  weft group client write --members 10.0.0.1:7471,10.0.0.2:7471,10.0.0.3:7471 0 hello
+  weft group client read --members 10.0.0.1:7471,10.0.0.2:7471,10.0.0.3:7471 0 5
+  weft group status --members 10.0.0.1:7471,10.0.0.2:7471,10.0.0.3:7471"
+)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Clone, Subcommand)]
+enum Command {
+    Server(server::Args),
+    Client(client::Args),
+    Status(status::Args),
+}
+
+/// Runs one of the commands.
+pub fn run(args: &Args) -> ExitCode {
+    let (done, name): (Result<(), Failure>, _) = match &args.command {
+        Command::Server(args) => (server::run(args), "group server"),
+        Command::Client(args) => (client::run(args), "group client"),
+        Command::Status(args) => (status::run(args), "group status"),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.print(name),
+    }
+}

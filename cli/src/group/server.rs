@@ -1,0 +1,99 @@
+//! `weft group server`: a replica.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Parser;
+use rustix::event::{PollFd, PollFlags, poll};
+use weft_daemon::stop_signals;
+use weft_group::{Limits, Server};
+use weft_rnic::Region;
+use weft_stat::{device_sections, stat_folder, stat_folder_from_env};
+
+use super::ground::GroundArgs;
+use super::members::{address, read_key};
+use super::units::size;
+use crate::failure::Failure;
+use crate::usage::number;
+
+/// Be a replica: give memory to clients, until SIGTERM or SIGINT.
+///
+/// No thread of this program but that of its device does anything for an operation. The memory is lost when the program
+/// ends.
+#[derive(Debug, Clone, Parser)]
+#[command(
+    after_help = "A key is a file of 32 octets that its owner alone may read, the same for all replicas and clients:
+  head -c 32 /dev/urandom > key && chmod 600 key
+It guards against mistakes. It is sent as it is, so that a host on the path can read it.
+
+Examples:
+  weft group server --listen 127.0.0.1:7471 --memory 64M
+  weft group server --listen 10.0.0.1:7471 --memory 2G --key /etc/weft/group-key
+  weft group server --listen 10.9.0.1:7471 --memory 64M --netif packet:eth0 --ip 10.9.0.1/24"
+)]
+pub(super) struct Args {
+    /// Where to listen; port 0 chooses a free one
+    #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
+    listen: SocketAddr,
+    /// Octets of memory, as 65536, 64M or 2G
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    memory: u64,
+    /// A file with the group's key; without one every client is taken
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
+    /// Sessions of clients at a time
+    #[arg(long, value_name = "N", default_value_t = 8, allow_negative_numbers = true)]
+    #[arg(value_parser = number::<u32>(1..=1024))]
+    sessions: u32,
+    /// Print the address as a JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    ground: GroundArgs,
+}
+
+/// Serves until a signal comes.
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    if let Some(own) = args.ground.own().filter(|own| *own != args.listen.ip()) {
+        let asked = args.listen.ip();
+        return Err(Failure::usage(format!(
+            "the replica has the address {own} of --ip, it cannot listen on {asked}"
+        )));
+    }
+    let key = args.key.as_deref().map(read_key).transpose()?;
+    let too_large = || Failure::work(format!("there is no memory of {} octets", args.memory));
+    let memory = usize::try_from(args.memory).ok().and_then(Region::owned).ok_or_else(too_large)?;
+    let stop = stop_signals().map_err(|error| Failure::work(format!("signals: {error}")))?;
+    let device = args.ground.open(OPEN_TIMEOUT)?;
+    let limits = Limits { sessions: args.sessions as usize, key, ..Limits::default() };
+    let server = Server::new(&device, (Arc::new(memory), args.memory), args.listen, limits);
+    let server = server.map_err(|error| Failure::work(format!("{}: {error}", args.listen)))?;
+    let folder = stat_folder_from_env().unwrap_or_else(stat_folder);
+    let stat = weft_stat::Server::start(&folder, device_sections(&device.watcher()));
+    let _stat = stat.inspect_err(|error| {
+        // Clients can be served all the same.
+        Failure::work(error).print("group server");
+    });
+    let (address, incarnation) = (server.address(), server.incarnation());
+    let serving = server.start().map_err(Failure::work)?;
+    let mut out = std::io::stdout();
+    if args.json {
+        let size = args.memory;
+        writeln!(
+            out,
+            "{}",
+            serde_json::json!({"address": address, "incarnation": incarnation, "size": size})
+        )?;
+    } else {
+        writeln!(out, "replica at {address}: {} octets, {} sessions at most", args.memory, args.sessions)?;
+    }
+    // A signal that is caught, by a debugger as an example, interrupts the sleep.
+    while poll(&mut [PollFd::new(&stop, PollFlags::IN)], None) == Err(rustix::io::Errno::INTR) {}
+    drop(serving);
+    Ok(())
+}
+
+const OPEN_TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,0 +1,262 @@
+//! `weft group`: replicas as processes, and commands of a client.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::Ipv4Addr;
+
+use serde_json::{Value, json};
+use weft_group::{Fresh, Member, Options, Replicas, Session, SessionError};
+use weft_rnic::{Config, Device, Ground, Progress};
+
+use crate::process::{Finished, Process, path_in, run};
+use crate::support::Folder;
+
+/// Three replicas.
+struct Group {
+    servers: Vec<Process>,
+    addresses: Vec<String>,
+}
+
+impl Group {
+    fn start(flags: &str) -> Self {
+        let line = format!("group server --listen 127.0.0.1:0 --memory 64K --json {flags}");
+        let servers: Vec<Process> = (0..3).map(|_| Process::weft(&line)).collect();
+        let address = |server: &Process| {
+            let said: Value = serde_json::from_str(&server.line()).unwrap();
+            assert_eq!(said["size"], 65536);
+            said["address"].as_str().unwrap().to_owned()
+        };
+        let addresses = servers.iter().map(address).collect();
+        Self { servers, addresses }
+    }
+
+    fn members(&self) -> String {
+        self.addresses.join(",")
+    }
+
+    /// Runs a command of the client to its end. The words behind the operation are its operands.
+    fn client(&self, operation: &str, rest: &str) -> Finished {
+        run(&format!("group client {operation} --members {} {rest}", self.members()))
+    }
+
+    fn session(&self, device: &Device) -> Session {
+        let members: Vec<Member> = self
+            .addresses
+            .iter()
+            .map(|address| Member::from(address.parse::<std::net::SocketAddr>().unwrap()))
+            .collect();
+        Session::open(device, &members, &Options::default()).unwrap()
+    }
+}
+
+fn device() -> Device {
+    let config = Config { progress: Progress::Thread, ..Config::host(Ipv4Addr::LOCALHOST.into(), 5) };
+    Device::open(Ground::Host, config).unwrap()
+}
+
+/// The lines of a command that has worked.
+fn good(finished: Finished) -> Vec<String> {
+    assert_eq!((finished.status, finished.stderr.as_slice()), (0, &[][..]), "{finished:?}");
+    finished.stdout
+}
+
+/// The line of a command that has failed.
+fn bad(finished: &Finished, status: i32) -> &str {
+    assert_eq!(
+        (finished.status, finished.stdout.len(), finished.stderr.len()),
+        (status, 0, 1),
+        "{finished:?}"
+    );
+    &finished.stderr[0]
+}
+
+#[test]
+fn three_processes_replicate_what_commands_do() {
+    let group = Group::start("");
+    for topology in ["", "--topology fan"] {
+        let client = |operation: &str, rest: &str| group.client(operation, &format!("{rest} {topology}"));
+        assert_eq!(good(client("write", "4096 hello~group")), ["11 octets written at 3 replicas"]);
+        assert_eq!(good(client("read", "0x1000 11")), ["hello group"]);
+        assert_eq!(good(client("copy", "4102 0 5")), ["5 octets copied at 3 replicas"]);
+        assert_eq!(
+            good(client("read", "0 5 --maybe --json")),
+            [json!({"at": 0, "octets": "67726f7570"}).to_string()]
+        );
+        assert_eq!(good(client("flush", "0 8")), ["8 octets flushed at 3 replicas"]);
+        assert_eq!(
+            good(client("write", "8 --file /dev/null --json")),
+            [json!({"octets": 0, "replicas": 3}).to_string()]
+        );
+        let swapped = good(client("swap", "64 0 7 --on 0,2"));
+        let expected = ["replica 0: found 0, swapped", "replica 1: not asked", "replica 2: found 0, swapped"];
+        assert_eq!(swapped, expected, "{topology}");
+        let found: Value = serde_json::from_str(&good(client("swap", "64 0 9 --json"))[0]).unwrap();
+        assert_eq!(found, json!({"found": [7, 0, 7], "swapped": [false, true, false]}));
+        for (replica, word) in [(0, 7), (1, 9), (2, 7)] {
+            let back = good(client("swap", &format!("64 {word} 0 --on {replica}")));
+            assert_eq!(back[replica], format!("replica {replica}: found {word}, swapped"));
+        }
+    }
+    // Each replica alone has the octets.
+    for address in &group.addresses {
+        let read = run(&format!("group client read --members {address} 4096 11"));
+        assert_eq!(good(read), ["hello group"]);
+    }
+    let status = good(run(&format!("group status --members {}", group.members())));
+    assert_eq!(status.len(), 3, "{status:?}");
+    for (line, address) in status.iter().zip(&group.addresses) {
+        assert!(line.starts_with(&format!("{address}: 65536 octets, ")), "{line}");
+    }
+}
+
+#[test]
+fn what_is_wrong_is_said_in_a_line() {
+    let folder = Folder::new();
+    let [key, other] = ["key", "other"].map(|name| path_in(&folder, name));
+    for (path, octet) in [(&key, 1), (&other, 2)] {
+        fs::write(path, [octet; 32]).unwrap();
+        fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    }
+    let group = Group::start(&format!("--key {key} --sessions 1"));
+    let with_key = |operation: &str, rest: &str| group.client(operation, &format!("{rest} --key {key}"));
+    good(with_key("write", "0 hello"));
+    for wrong in [String::new(), format!("--key {other}")] {
+        let refused = group.client("read", &format!("0 5 {wrong}"));
+        let line = bad(&refused, 1);
+        let head = &group.addresses[0];
+        assert_eq!(line, format!("weft group client: replica 0 at {head}: the key is not that of the group"));
+    }
+    let cases = [
+        ("write", "65533 hello", "the operation reaches beyond the range of the session"),
+        ("read", "0 65537", "the operation reaches beyond the range of the session"),
+        ("read", "18446744073709551615 2", "the operation reaches beyond the range of the session"),
+        ("copy", "0 4 8", "the parts of the operation overlap"),
+        ("swap", "4 0 0", "a word for compare-and-swap lies at a multiple of 8"),
+        ("flush", "8 4", "octets 8 to 4: the end is before the start"),
+        ("read", "x 4", "<AT>: `x` is no whole number, as 4096 and 0x1000 are"),
+        ("write", "0 --file /no/such/file", "--file: /no/such/file: No such file or directory (os error 2)"),
+    ];
+    for (operation, rest, line) in cases {
+        let finished = with_key(operation, rest);
+        let said = bad(&finished, 2);
+        assert!(said.starts_with("weft group client") && said.ends_with(line), "{operation} {rest}: {said}");
+    }
+    let nobody = run("group client read --members 127.0.0.1:1 0 4");
+    assert_eq!(bad(&nobody, 1), "weft group client: replica 0 at 127.0.0.1:1: nobody listens there");
+    let status = run("group status --members 127.0.0.1:1");
+    assert_eq!(
+        (status.status, status.stdout.as_slice()),
+        (1, &["127.0.0.1:1: nobody listens there".to_owned()][..])
+    );
+    let servers = [
+        ("--listen 127.0.0.1:0 --memory 12q", "--memory: `12q` is no size, as 4096, 64M and 2G are"),
+        (
+            "--listen 127.0.0.1 --memory 12",
+            "is no address with a port, as 10.0.0.1:7471 and [fd00::1]:7471 are",
+        ),
+        ("--listen 127.0.0.1:0 --memory 8 --key /", "--key: /: a key is in a plain file"),
+        (
+            "--listen 127.0.0.1:0 --memory 8 --netif unix:x",
+            "needs an IP address of this side's own, as in --ip 10.0.0.1/24",
+        ),
+        ("--listen 127.0.0.1:0 --memory 8 --ip 10.0.0.1/24", "it cannot listen on 127.0.0.1"),
+    ];
+    for (flags, line) in servers {
+        let finished = run(&format!("group server {flags}"));
+        assert!(bad(&finished, 2).ends_with(line), "{flags}: {finished:?}");
+    }
+    let taken = run(&format!("group server --listen {} --memory 8", group.addresses[0]));
+    assert!(bad(&taken, 1).ends_with(": the port is in use already"), "{taken:?}");
+}
+
+/// Each replica in turn is killed while operations are under way: the client hears which one.
+#[test]
+fn a_killed_replica_is_named() {
+    for killed in 0..3 {
+        let mut group = Group::start("");
+        let device = device();
+        let mut session = group.session(&device);
+        let id = session.write(0, b"before").unwrap();
+        session.wait(id).unwrap();
+        for _ in 0..20 {
+            session.write(64, b"under way").and_then(|_| session.write(128, b"under way")).ok();
+        }
+        group.servers[killed].kill();
+        let end = loop {
+            let begun = session.write(8, b"behind");
+            match begun.and_then(|id| session.wait(id)) {
+                Err(SessionError::Op(_)) => {}
+                Err(error) => break error,
+                Ok(_) => {}
+            }
+        };
+        let mut read = [0; 8];
+        let told = if end == SessionError::Lost(None) {
+            session.read(0, &mut read, Fresh::Maybe).unwrap_err()
+        } else {
+            end
+        };
+        assert_eq!(told, SessionError::Lost(Some(killed)));
+        group.addresses.remove(killed);
+        assert_eq!(good(group.client("read", "0 6")), ["before"]);
+    }
+}
+
+/// 10,000 operations of all kinds: no thread of a replica but that of its device was switched to.
+#[test]
+fn no_application_thread_of_a_replica_runs_for_an_operation() {
+    let group = Group::start("");
+    let device = device();
+    let mut session = group.session(&device);
+    let mut turn = |number: u64| {
+        let octets = number.to_le_bytes();
+        let ids = [
+            session.write(number % 512 * 8, &octets).unwrap(),
+            session.copy(4096, 8192, 100).unwrap(),
+            session.compare_swap(16_384, number, number + 1, Replicas::ALL).unwrap(),
+            session.flush(0..4096).unwrap(),
+        ];
+        let [_, _, swapped, _] = ids.map(|id| session.wait(id).unwrap());
+        assert_eq!(swapped[..3], [number; 3]);
+    };
+    turn(0);
+    let before: Vec<_> = group.servers.iter().map(|server| switches(server.id())).collect();
+    (1..2500).for_each(&mut turn);
+    let mut engines = 0;
+    for (server, before) in group.servers.iter().zip(before) {
+        let after = switches(server.id());
+        assert_eq!(
+            after.keys().collect::<Vec<_>>(),
+            before.keys().collect::<Vec<_>>(),
+            "threads came or went"
+        );
+        for (thread, switches) in &after {
+            let more = switches - before[thread];
+            if thread.1.starts_with("weft-driver") || thread.1.starts_with("weft-engine") {
+                engines += more;
+            } else {
+                assert_eq!(more, 0, "{thread:?} was switched to");
+            }
+        }
+        assert!(after.keys().any(|thread| thread.1 == "weft-group"), "{after:?}");
+    }
+    assert!(engines > 0, "the devices do the work, and sleep between operations");
+}
+
+/// Returns how often each thread of a process has gone to sleep, by number and name.
+fn switches(pid: u32) -> BTreeMap<(u32, String), u64> {
+    let mut found = BTreeMap::new();
+    for task in fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
+        let task = task.unwrap();
+        let status = fs::read_to_string(task.path().join("status")).unwrap();
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+            line.trim().to_owned()
+        };
+        let thread = task.file_name().to_str().unwrap().parse().unwrap();
+        let switches = field("voluntary_ctxt_switches:").parse::<u64>().unwrap()
+            + field("nonvoluntary_ctxt_switches:").parse::<u64>().unwrap();
+        found.insert((thread, field("Name:")), switches);
+    }
+    found
+}
