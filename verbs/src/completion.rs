@@ -113,6 +113,8 @@ numbered! {
         Nop = 66,
         /// A WAIT.
         Wait = 67,
+        /// Memory was made durable.
+        Sync = 68,
         /// A Send received.
         Recv = 128,
         /// Immediate Data received, alone or behind a Write (RFC 7306 section 6).

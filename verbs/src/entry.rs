@@ -37,6 +37,7 @@ numbered! {
         BindWindow = 0x09,
         FastRegister = 0x0A,
         LocalInvalidate = 0x0B,
+        Sync = 0x0C,
         Nop = 0x10,
         Wait = 0x11,
         Hold = 0x12,
@@ -97,6 +98,7 @@ impl EntryFormat {
                 (Operation::FastRegister, stag, iova, Stag(0))
             }
             SendOpcode::LocalInvalidate { stag } => (Operation::LocalInvalidate, Stag(0), 0, stag),
+            SendOpcode::Sync => (Operation::Sync, Stag(0), 0, Stag(0)),
             SendOpcode::Nop => (Operation::Nop, Stag(0), 0, Stag(0)),
             SendOpcode::Wait { cq, count, .. } => (Operation::Wait, Stag(0), join(cq, count), Stag(0)),
             SendOpcode::Hold => (Operation::Hold, Stag(0), 0, Stag(0)),
@@ -157,7 +159,7 @@ impl EntryFormat {
         }
         let len = if flags & FLAG_INLINE != 0 {
             let len = octets as usize;
-            if len > self.max_inline || work.opcode.fetches() {
+            if len > self.max_inline || !work.opcode.takes_inline() {
                 return Err(BadEntry);
             }
             for i in 0..len.div_ceil(WORD) {
@@ -185,7 +187,7 @@ impl EntryFormat {
         let (sges, octets, len) = match wr.data {
             Data::Sges(sges) if sges.len() > self.max_sge => return Err(PostError::TooManySges),
             Data::Sges(sges) => (sges.len(), 0, total(sges).ok_or(PostError::TooLong)?),
-            Data::Inline(_) if wr.opcode.fetches() => return Err(PostError::BadFlags),
+            Data::Inline(_) if !wr.opcode.takes_inline() => return Err(PostError::BadFlags),
             Data::Inline(octets) if octets.len() > self.max_inline => return Err(PostError::InlineTooLong),
             Data::Inline(octets) => {
                 let len = u32::try_from(octets.len()).map_err(|_| PostError::InlineTooLong)?;
@@ -250,7 +252,8 @@ const fn fits(opcode: &SendOpcode, sges: usize, len: u32) -> bool {
         | SendOpcode::SendInvalidate { .. }
         | SendOpcode::Write { .. }
         | SendOpcode::WriteImmediate { .. }
-        | SendOpcode::Read { .. } => true,
+        | SendOpcode::Read { .. }
+        | SendOpcode::Sync => true,
     }
 }
 
@@ -294,6 +297,7 @@ fn opcode_of(operation: Operation, flags: u8, entry: &[AtomicU64]) -> Option<Sen
             SendOpcode::FastRegister(FastRegister { stag, offset, iova: to, length, access: rights(access)? })
         }
         Operation::LocalInvalidate => SendOpcode::LocalInvalidate { stag: second },
+        Operation::Sync => SendOpcode::Sync,
         Operation::Nop => SendOpcode::Nop,
         Operation::Wait => {
             let (cq, count) = split(to);

@@ -21,9 +21,10 @@ use crate::queues::QpQueues;
 use crate::refusal::LocalFault;
 use crate::srq::SharedRecvQueue;
 use crate::state::{QpEvent, QpState};
+use crate::syncing::SyncJob;
 use crate::work::Sge;
 pub use cyclic::CycleError;
-use pending::{Pending, Revocation};
+use pending::{Aside, Pending};
 use receiving::Receiving;
 pub use short::Short;
 use wait::Waits;
@@ -63,7 +64,9 @@ pub struct QueuePair {
     alone: Option<usize>,
     /// It has tried to bind memory windows.
     binds: bool,
-    revocation: Revocation,
+    aside: Aside,
+    /// What the last SYNC was about, kept for the next one.
+    sync: Option<Arc<SyncJob>>,
     /// The requests from `retired` up to `started`. It has room for as many as there were at most.
     pending: VecDeque<Pending>,
     waits: Waits,
@@ -120,7 +123,8 @@ impl QueuePair {
             goes_on: false,
             alone: None,
             binds: false,
-            revocation: Revocation::None,
+            aside: Aside::None,
+            sync: None,
             pending: VecDeque::new(),
             waits: Waits::default(),
             cq_table: init.cq_table,
@@ -245,7 +249,7 @@ impl QueuePair {
     pub fn flush_if_ended(&mut self) {
         if self.queues.state().flushes() {
             self.waits.end(self.queues.number);
-            self.revocation = Revocation::None;
+            self.aside = Aside::None;
             self.flush_sends();
             self.flush_recvs();
         }
@@ -489,6 +493,7 @@ mod receive;
 mod receiving;
 mod short;
 mod start;
+mod syncing;
 mod wait;
 
 #[cfg(test)]
@@ -499,5 +504,7 @@ mod cyclic_tests;
 mod held_tests;
 #[cfg(test)]
 mod place_tests;
+#[cfg(test)]
+mod syncing_tests;
 #[cfg(test)]
 mod tests;

@@ -7,8 +7,10 @@
 
 use core::ops::Range;
 use core::ptr::NonNull;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
@@ -16,6 +18,8 @@ use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use rustix::param::page_size;
 
+use self::backing::{Backing, prepare};
+pub use self::backing::Storage;
 use self::entries::Entries;
 use crate::doorbell::Doorbells;
 use crate::memory::{RegisterError, Violation};
@@ -26,7 +30,7 @@ use crate::{copy, crc};
 ///
 /// Either the region owns its memory ([`Region::owned`]), shares it with other processes ([`Region::shared`]), or the
 /// creator promised to keep it ([`Region::raw`], [`Region::probed`]), or it is a part of another region
-/// ([`Region::part`]), or the entries of a send queue ([`Region::send_queue`]).
+/// ([`Region::part`], [`Region::on_file`]), or the entries of a send queue ([`Region::send_queue`]).
 pub struct Region {
     start: NonNull<u8>,
     len: usize,
@@ -35,6 +39,8 @@ pub struct Region {
     writable: bool,
     /// The entries of a send queue, if the region is that.
     entries: Option<Entries>,
+    /// Where its octets are kept. Only parts of such a region are handed out.
+    backing: Option<Backing>,
 }
 
 /// How the memory is freed.
@@ -43,7 +49,7 @@ enum Home {
     Allocator,
     Mapping,
     /// It is a part of this region, which others may share.
-    Part(#[expect(dead_code, reason = "held, so that the memory stays")] Arc<Region>),
+    Part(Arc<Region>),
     Elsewhere,
 }
 
@@ -57,7 +63,7 @@ impl Region {
         let memory: *mut [u64] = Box::into_raw(memory.into_boxed_slice());
         // Box::into_raw never answers null, so this is never None.
         let start = NonNull::new(memory.cast::<u8>())?;
-        Some(Self { start, len, home: Home::Allocator, writable: true, entries: None })
+        Some(Self { start, len, home: Home::Allocator, writable: true, entries: None, backing: None })
     }
 
     /// Makes a region of memory that the caller owns.
@@ -66,7 +72,7 @@ impl Region {
     /// `start..start + len` must be valid for reads and writes until the region is dropped, and no code may rely on its
     /// content being stable: the engine reads and writes it whenever a peer or a work request asks for it.
     pub const unsafe fn raw(start: NonNull<u8>, len: usize) -> Self {
-        Self { start, len, home: Home::Elsewhere, writable: true, entries: None }
+        Self { start, len, home: Home::Elsewhere, writable: true, entries: None, backing: None }
     }
 
     /// Makes a region of memory that the caller owns and that may not be there, as with the addresses that `ibv_reg_mr`
@@ -93,7 +99,7 @@ impl Region {
         }
         // Only an empty region can begin at 0.
         let start = NonNull::new(start).unwrap_or(NonNull::dangling());
-        Ok(Self { start, len, home: Home::Elsewhere, writable, entries: None })
+        Ok(Self { start, len, home: Home::Elsewhere, writable, entries: None, backing: None })
     }
 
     /// Maps `len` octets of a memfd from `offset` on, which other processes may map as well. Atomics of the engine and
@@ -117,7 +123,7 @@ impl Region {
         // SAFETY: the kernel chooses the place of a new mapping, so that it takes no memory away.
         let start = unsafe { mmap(core::ptr::null_mut(), len, rights, MapFlags::SHARED, fd, offset) }?;
         let Some(start) = NonNull::new(start.cast::<u8>()) else { return refused("mapped at address 0") };
-        Ok(Self { start, len, home: Home::Mapping, writable: true, entries: None })
+        Ok(Self { start, len, home: Home::Mapping, writable: true, entries: None, backing: None })
     }
 
     /// Makes a region of a part of another one, or returns `None` when that reaches beyond it, or when it is the entries of a
@@ -127,7 +133,88 @@ impl Region {
         let len = range.end.checked_sub(range.start).filter(|_| range.end <= whole.len)?;
         let start = NonNull::new(whole.start.as_ptr().wrapping_add(range.start))?;
         let (home, writable) = (Home::Part(Arc::clone(whole)), whole.writable);
-        whole.entries.is_none().then_some(Self { start, len, home, writable, entries: None })
+        whole.entries.is_none().then_some(Self { start, len, home, writable, entries: None, backing: None })
+    }
+
+    /// Makes memory of `len` octets that are kept in `file`: those that it has are loaded, and the rest is zero. The file
+    /// is locked (flock) for as long as the memory lives, and gets room on the disk for all of it. A SYNC
+    /// ([`SendOpcode::Sync`](crate::SendOpcode::Sync)) writes octets there; nothing else does.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`] when somebody else has locked it, [`io::ErrorKind::OutOfMemory`], or what the system
+    /// says: `StorageFull` when the disk has no room.
+    pub fn on_file(file: File, len: usize) -> io::Result<Self> {
+        prepare(&file, len)?;
+        let memory = Self::owned(len).ok_or(io::ErrorKind::OutOfMemory)?;
+        let mut octets = vec![0; LOAD.min(len)];
+        for offset in (0..len).step_by(LOAD) {
+            let octets = &mut octets[..LOAD.min(len - offset)];
+            file.read_exact_at(octets, offset as u64)?;
+            if !memory.copy_in(offset, octets) {
+                return Err(io::ErrorKind::InvalidInput.into());
+            }
+        }
+        memory.stored(Box::new(file))
+    }
+
+    /// Has the octets of memory be kept in `storage` from now on, by SYNCs.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidInput`] for memory that does not belong to the region alone ([`Region::owned`]).
+    pub fn stored(mut self, storage: Box<dyn Storage>) -> io::Result<Self> {
+        if !matches!(self.home, Home::Allocator) || self.backing.is_some() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        self.backing = Some(Backing::new(storage));
+        let len = self.len;
+        Self::part(&Arc::new(self), 0..len).ok_or_else(|| io::ErrorKind::InvalidInput.into())
+    }
+
+    /// Returns the memory with a storage that this region is a part of, and where the region begins there.
+    pub(crate) fn kept(&self) -> Option<(&Arc<Self>, usize)> {
+        let mut region = self;
+        while let Home::Part(whole) = &region.home {
+            if whole.backing.is_some() {
+                return Some((whole, self.start.as_ptr().addr() - whole.start.as_ptr().addr()));
+            }
+            region = whole;
+        }
+        None
+    }
+
+    /// Returns whether a SYNC of its octets writes them to a file.
+    pub fn is_stored(&self) -> bool {
+        self.kept().is_some()
+    }
+
+    /// Returns whether its octets could not be kept. They are there as before, but the file is not to be trusted, and each
+    /// SYNC fails.
+    pub fn is_spoiled(&self) -> bool {
+        let backing = self.backing.as_ref().or_else(|| self.kept().and_then(|(whole, _)| whole.backing.as_ref()));
+        backing.is_some_and(Backing::is_spoiled)
+    }
+
+    /// Writes octets to the storage of this memory by way of `octets`. They are durable after [`Self::synchronize`].
+    pub(crate) fn write_out(&self, range: Range<usize>, octets: &mut [u8]) {
+        let Some(backing) = &self.backing else { return };
+        backing.act(|storage| {
+            for offset in range.clone().step_by(octets.len().max(1)) {
+                let octets = &mut octets[..];
+                let len = octets.len().min(range.end - offset);
+                if !self.copy_out(offset, &mut octets[..len]) {
+                    return Err(io::ErrorKind::InvalidInput.into());
+                }
+                storage.write_at(&octets[..len], offset as u64)?;
+            }
+            Ok(())
+        });
+    }
+
+    /// Makes durable what was written to the storage of this memory.
+    pub(crate) fn synchronize(&self) {
+        if let Some(backing) = &self.backing {
+            backing.act(|storage| storage.sync());
+        }
     }
 
     /// Makes a region of the entries of a send queue, without its head and tail. Each change of them rings its
@@ -137,7 +224,7 @@ impl Region {
         // Only its address is used; the octets are reached through the ring.
         let start = NonNull::new(core::ptr::without_provenance_mut(address)).unwrap_or(NonNull::dangling());
         let entries = Some(Entries::new(queues, doorbells, slot));
-        Self { start, len, home: Home::Elsewhere, writable: false, entries }
+        Self { start, len, home: Home::Elsewhere, writable: false, entries, backing: None }
     }
 
     /// Copies `octets` into the region at `offset`. `false` when that is out of bounds, and nothing is copied; or when
@@ -323,6 +410,9 @@ pub(crate) fn receive_scattered(
     usize::try_from(received).map_err(|_| io::Error::last_os_error())
 }
 
+/// Octets that are loaded from a file at a time.
+const LOAD: usize = 1 << 20;
+
 /// One less than the parts that a call of [`send_gathered`] takes.
 pub(crate) const MAX_PIECES: usize = 48;
 
@@ -398,6 +488,7 @@ impl core::fmt::Debug for Region {
     }
 }
 
+mod backing;
 mod entries;
 mod maps;
 

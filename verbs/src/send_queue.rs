@@ -278,6 +278,37 @@ mod tests {
         }
     }
 
+    /// A SYNC names memory. In an entry with an element nothing else that is local makes sense.
+    #[test]
+    fn syncs_take_elements_and_nothing_else() {
+        let queue = SendQueue::new(4, 2, 8);
+        let sges = [Sge { addr: 1 << 40, length: 9, lkey: Stag(5) }, Sge { addr: 7, length: 0, lkey: Stag(6) }];
+        queue.post(&wr(SendOpcode::Sync, Data::Sges(&sges))).unwrap();
+        assert_eq!(queue.post(&wr(SendOpcode::Sync, Data::Inline(b""))), Err(PostError::BadFlags));
+        let solicited = SendWr { solicited: true, ..wr(SendOpcode::Sync, Data::Sges(&sges)) };
+        assert_eq!(queue.post(&solicited), Err(PostError::BadFlags));
+        let mut work = SendWork::new();
+        assert_eq!(queue.load(0, &mut work), Ok(()));
+        assert_eq!((work.opcode, work.sges.as_slice(), work.signaled), (SendOpcode::Sync, &sges[..], true));
+        queue.post(&wr(SendOpcode::Nop, Data::Sges(&sges[..1]))).unwrap();
+        let control = queue.ring.entry(1)[1].load(Ordering::Relaxed) & !0xFF;
+        let poke = |control: u64| queue.ring.entry(1)[1].store(control, Ordering::Relaxed);
+        for number in 0..=u8::MAX {
+            poke(control | u64::from(number));
+            let is_good = queue.load(1, &mut work).is_ok();
+            let known = Operation::from_number(number);
+            use Operation as Op;
+            let wants_none = [Op::BindWindow, Op::FastRegister, Op::LocalInvalidate, Op::Wait, Op::Immediate];
+            let is_bad = known.is_none_or(|it| wants_none.contains(&it))
+                || matches!(known, Some(Op::FetchAdd | Op::CompareSwap));
+            assert_eq!(is_good, !is_bad, "{number:#x}");
+        }
+        poke(Operation::Sync as u64 | u64::from(FLAG_INLINE) << 8 | 8 << 32);
+        assert_eq!(queue.load(1, &mut work), Err(BadEntry));
+        poke(Operation::Sync as u64 | 0x10 << 8);
+        assert_eq!(queue.load(1, &mut work), Err(BadEntry));
+    }
+
     // Covers 7306-6.1-1.
     #[test]
     fn atomics_and_immediate_data_have_fixed_lengths() {

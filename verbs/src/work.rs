@@ -47,7 +47,8 @@ impl SendWr<'_> {
 pub enum Data<'a> {
     /// Registered memory, read (or for a Read or Atomic written) when the engine gets to it.
     Sges(&'a [Sge]),
-    /// Octets that are copied into the queue when posted: the caller may reuse them at once. Not for Reads and Atomics.
+    /// Octets that are copied into the queue when posted: the caller may reuse them at once. Not for Reads, Atomics
+    /// and SYNCs.
     Inline(&'a [u8]),
 }
 
@@ -136,6 +137,11 @@ pub enum SendOpcode {
         /// behind it is started.
         strict: bool,
     },
+    /// Make the octets of the SGEs durable, and complete when they are. If the memory has a copy in a file
+    /// ([`Region::stored`](crate::Region::stored)), they are written there and the file is synchronized; all other memory
+    /// has nothing to be done. A SYNC is local: it tells nothing of the peer's memory. If it fails, the file is not to be
+    /// trusted any more ([`Region::is_spoiled`](crate::Region::is_spoiled)).
+    Sync,
     /// Start neither this nor anything behind it before the owner or a peer has rewritten the entry. For that the
     /// entries of the send queue have to be registered as memory. Local data is kept as it is, for the request that the
     /// entry becomes.
@@ -165,6 +171,7 @@ impl SendOpcode {
             Self::CompareSwap { .. } => CompletionOpcode::CompareSwap,
             Self::Nop | Self::Hold => CompletionOpcode::Nop,
             Self::Wait { .. } => CompletionOpcode::Wait,
+            Self::Sync => CompletionOpcode::Sync,
             Self::BindWindow(_) => CompletionOpcode::BindWindow,
             Self::FastRegister(_) => CompletionOpcode::FastRegister,
             Self::LocalInvalidate { .. } => CompletionOpcode::LocalInvalidate,
@@ -197,6 +204,7 @@ impl SendOpcode {
             | Self::LocalInvalidate { .. }
             | Self::Nop
             | Self::Wait { .. }
+            | Self::Sync
             | Self::Hold => return None,
         })
     }
@@ -217,7 +225,7 @@ impl SendOpcode {
         )
     }
 
-    /// Returns whether the engine carries it out by itself, without a message and without touching local data.
+    /// Returns whether the engine carries it out by itself, without a message.
     pub const fn is_local(&self) -> bool {
         match self {
             Self::BindWindow(_)
@@ -225,6 +233,7 @@ impl SendOpcode {
             | Self::LocalInvalidate { .. }
             | Self::Nop
             | Self::Wait { .. }
+            | Self::Sync
             | Self::Hold => true,
             Self::Send
             | Self::SendInvalidate { .. }
@@ -235,6 +244,11 @@ impl SendOpcode {
             | Self::FetchAdd { .. }
             | Self::CompareSwap { .. } => false,
         }
+    }
+
+    /// Returns whether its local side may be inline octets. What fetches, or makes memory durable, needs memory.
+    pub(crate) const fn takes_inline(&self) -> bool {
+        !self.fetches() && !matches!(self, Self::Sync)
     }
 
     /// Returns whether it completes a receive of the peer's.
@@ -296,7 +310,7 @@ pub enum PostError {
     InlineTooLong,
     /// The message would be longer than 2^32 - 1 octets.
     TooLong,
-    /// Inline data with a Read or Atomic, or Solicited Event with an operation that takes no receive at the peer.
+    /// Inline data with a Read, Atomic or SYNC, or Solicited Event with an operation that takes no receive at the peer.
     BadFlags,
     /// An Atomic without exactly one SGE of 8 octets, or data with an operation that has none.
     BadData,

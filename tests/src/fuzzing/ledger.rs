@@ -148,6 +148,7 @@ impl Ledger {
                 | CompletionOpcode::LocalInvalidate
                 | CompletionOpcode::Nop
                 | CompletionOpcode::Wait
+                | CompletionOpcode::Sync
         ) {
             self.taken[queue] += 1;
             assert!(self.taken[queue] <= self.sent[queue], "the peer sent nothing good for {completion:?}");
@@ -278,7 +279,8 @@ fn milestone(completion: &Completion) -> Milestone {
         | CompletionOpcode::FastRegister
         | CompletionOpcode::LocalInvalidate
         | CompletionOpcode::Nop
-        | CompletionOpcode::Wait => Milestone::CarriedOut,
+        | CompletionOpcode::Wait
+        | CompletionOpcode::Sync => Milestone::CarriedOut,
         CompletionOpcode::RecvWithImmediate => {
             Milestone::ImmediateDelivered { solicited: completion.solicited }
         }

@@ -6,7 +6,7 @@
 use weft_rdmap::Token;
 
 use super::QueuePair;
-use super::pending::Revocation;
+use super::pending::Aside;
 use super::wait::Taken;
 use crate::completion::Status;
 use crate::memory::MemoryTable;
@@ -44,14 +44,18 @@ impl QueuePair {
 
     /// Carries out the request at hand, and completes it; `false` says that it has to wait.
     pub(super) fn carry_out(&mut self, memory: &MemoryTable) -> Result<bool, LocalFault> {
-        match self.revocation {
-            Revocation::None => {}
-            Revocation::Pending => return Ok(false),
-            Revocation::Over => {
-                self.revocation = Revocation::None;
+        match self.aside {
+            Aside::None => {}
+            Aside::Revoking | Aside::ToSync => return Ok(false),
+            Aside::Revoked => {
+                self.aside = Aside::None;
                 self.finish(Token(self.started));
                 return Ok(true);
             }
+            Aside::Syncing => return self.end_sync(),
+        }
+        if matches!(self.work.opcode, SendOpcode::Sync) {
+            return self.begin_sync(memory);
         }
         let (pd, stream) = (self.pd, self.queues.stream);
         let before = memory.revocations();
@@ -79,7 +83,7 @@ impl QueuePair {
             return Err(self.fault(Status::MemoryWindowBind));
         }
         if memory.revocations() != before {
-            self.revocation = Revocation::Pending;
+            self.aside = Aside::Revoking;
             return Ok(false);
         }
         self.finish(Token(self.started));
@@ -90,13 +94,13 @@ impl QueuePair {
     /// to. It completes after [`Self::end_revocation`], which the engine calls when none of them is in a turn that
     /// began before.
     pub const fn is_revoking(&self) -> bool {
-        matches!(self.revocation, Revocation::Pending)
+        matches!(self.aside, Aside::Revoking)
     }
 
     /// Goes on with the request at hand: no engine uses any more what it has taken out of use.
     pub const fn end_revocation(&mut self) {
         if self.is_revoking() {
-            self.revocation = Revocation::Over;
+            self.aside = Aside::Revoked;
         }
     }
 

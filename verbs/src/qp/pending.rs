@@ -42,14 +42,18 @@ impl Default for Pending {
     }
 }
 
-/// How far a request is that takes memory out of use which other engines may be using.
+/// What the request at hand waits for, beside of the queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Revocation {
-    /// There is none.
+pub(super) enum Aside {
+    /// It does not wait.
     #[default]
     None,
-    /// It is carried out, and other engines may still copy.
-    Pending,
+    /// It has taken memory out of use, and other engines may still copy.
+    Revoking,
     /// No engine copies any more: the request completes.
-    Over,
+    Revoked,
+    /// It makes memory durable, and the engine has yet to begin that.
+    ToSync,
+    /// It makes memory durable.
+    Syncing,
 }

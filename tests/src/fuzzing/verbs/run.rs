@@ -153,6 +153,7 @@ impl World {
             | SendOpcode::LocalInvalidate { .. }
             | SendOpcode::Nop
             | SendOpcode::Wait { .. }
+            | SendOpcode::Sync
             | SendOpcode::Hold => Verdict::Good,
             SendOpcode::Write { stag, to: offset } => self.write(to, (stag, offset), octets),
             SendOpcode::WriteImmediate { stag, to: offset, immediate: [a, b, c, d] } => {

@@ -1,0 +1,63 @@
+//! SYNC: a request waits until its memory is durable.
+
+use std::sync::Arc;
+
+use weft_rdmap::Token;
+
+use super::QueuePair;
+use super::pending::Aside;
+use crate::access::Access;
+use crate::completion::Status;
+use crate::memory::MemoryTable;
+use crate::refusal::LocalFault;
+use crate::syncing::SyncJob;
+
+impl QueuePair {
+    /// Begins the SYNC at hand. Completes it at once, and returns `true`, if none of its memory has a copy in a file.
+    pub(super) fn begin_sync(&mut self, memory: &MemoryTable) -> Result<bool, LocalFault> {
+        let job = self.sync.take().unwrap_or_default();
+        let ranges = self.work.sges.iter().filter(|sge| sge.length > 0);
+        let begun = job.begin(ranges.map(|sge| {
+            memory.check(self.claim(sge.lkey, Access::LOCAL_READ), sge.addr, sge.length as usize)
+                .map(|span| (span.region(), span.offset(), sge.length as usize))
+        }));
+        self.sync = Some(job);
+        match begun {
+            Err(_violation) => Err(self.fault(Status::LocalProtection)),
+            Ok(true) => {
+                self.aside = Aside::ToSync;
+                Ok(false)
+            }
+            Ok(false) => {
+                self.finish(Token(self.started));
+                Ok(true)
+            }
+        }
+    }
+
+    /// Completes the SYNC at hand if it is done; `false` says that it is not.
+    pub(super) fn end_sync(&mut self) -> Result<bool, LocalFault> {
+        match self.sync.as_ref().and_then(|job| job.outcome()) {
+            None => Ok(false),
+            Some(is_good) => {
+                self.aside = Aside::None;
+                if !is_good {
+                    return Err(self.fault(Status::General));
+                }
+                self.finish(Token(self.started));
+                Ok(true)
+            }
+        }
+    }
+
+    /// Returns what the SYNC at hand is about, once for each. The engine has it carried out by
+    /// [`Syncer::carry_out`](crate::Syncer::carry_out), and then gives the queue pair a turn. If the queue pair is
+    /// gone by then, nothing of it is needed.
+    pub fn take_sync(&mut self) -> Option<Arc<SyncJob>> {
+        if self.aside != Aside::ToSync {
+            return None;
+        }
+        self.aside = Aside::Syncing;
+        self.sync.clone()
+    }
+}
