@@ -25,6 +25,9 @@ pub struct Config {
     /// requests are sent. Linux siw may leave octets right behind its Reply unread until more come. It needs this if
     /// its program waits for a message that was sent at once.
     pub nudge_after: Option<Duration>,
+    /// With [`Progress::External`]: how long after its start a SYNC of memory with a copy in a file is carried out, in
+    /// the engine's time.
+    pub sync_after: Duration,
     /// Engines: each has a thread of its own with [`Progress::Thread`], and its share of the queue pairs, which the
     /// completion vector of their queues chooses. More than one pays when more than one core is to work.
     pub engines: usize,
@@ -71,6 +74,14 @@ impl Progress {
         match self {
             Self::Thread => true,
             Self::Manual | Self::External => false,
+        }
+    }
+
+    /// Whether the device has a thread that carries out SYNCs, if there is memory for that.
+    pub(crate) const fn has_flusher(self) -> bool {
+        match self {
+            Self::Manual | Self::Thread => true,
+            Self::External => false,
         }
     }
 
@@ -134,6 +145,7 @@ impl Config {
             answer_timeout: real(60),
             close_timeout: real(5),
             nudge_after: None,
+            sync_after: Duration::ZERO,
             engines: 1,
             max_qps: 1 << 14,
             max_cqs: 1 << 14,
@@ -190,7 +202,8 @@ impl Config {
             *time = time.map(rescaled);
         }
         stack.ack_delay = stack.ack_delay.map(|delay| delay.min(MAX_ACK_DELAY));
-        for time in [&mut self.startup_timeout, &mut self.answer_timeout, &mut self.close_timeout] {
+        let own = [&mut self.startup_timeout, &mut self.answer_timeout, &mut self.close_timeout];
+        for time in own.into_iter().chain([&mut self.sync_after]) {
             *time = rescaled(*time);
         }
         Self { clock: Clock::real_time(scale), ..self }

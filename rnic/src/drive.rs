@@ -4,7 +4,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, MutexGuard, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use weft_netif::{Instant, Transport};
 use weft_verbs::MemoryTable;
@@ -15,10 +15,12 @@ use crate::drive::locked::Motor;
 use crate::drive::memory::MemoryMut;
 use crate::engine::memory::{Memory, SharedMemory};
 use crate::engine::registry::Registry;
+use crate::engine::syncing::SyncQueue;
 use crate::engine::tables::Engine;
 use crate::error::CreateError;
 use crate::events::asynchronous::AsyncQueue;
 
+pub(crate) mod flusher;
 pub(crate) mod leader;
 pub(crate) mod locked;
 pub(crate) mod memory;
@@ -34,6 +36,7 @@ pub(crate) mod sleeps;
 pub(crate) mod stand_ins;
 pub(crate) mod state;
 pub(crate) mod thread;
+pub(crate) mod threads;
 
 /// All engines of a device, and what they share.
 #[derive(Debug)]
@@ -44,6 +47,10 @@ pub(crate) struct Engines {
     config: Config,
     registry: Arc<Registry>,
     async_events: Arc<AsyncQueue>,
+    /// The SYNCs for the flusher thread.
+    sync_queue: Arc<SyncQueue>,
+    /// The names and ids of the threads of the device.
+    threads: Mutex<Vec<(String, u32)>>,
     /// The device makes and connects nothing new any more.
     is_shut_down: AtomicBool,
 }
@@ -57,16 +64,22 @@ impl Engines {
         let seed = config.stack.seed;
         let memory =
             (stacks.len() > 1).then(|| Arc::new(RwLock::new(MemoryTable::for_several_engines(seed))));
-        let async_events = AsyncQueue::new()?;
+        let (async_events, sync_queue) = (AsyncQueue::new()?, Arc::<SyncQueue>::default());
         let motor = |(index, stack)| {
             let (memory, events) = (Memory::new(seed, memory.clone()), Arc::clone(&async_events));
-            Motor::new(Engine::new(index, stack, config.clone(), memory, events), config.clock.clone())
+            let mut engine = Engine::new(index, stack, config.clone(), memory, events);
+            if config.progress.has_flusher() {
+                engine.leave_syncs_to(Arc::clone(&sync_queue));
+            }
+            Motor::new(engine, config.clock.clone())
         };
         Ok(Self {
             motors: stacks.into_iter().enumerate().map(motor).collect::<io::Result<_>>()?,
             memory,
             registry: Arc::default(),
             async_events,
+            sync_queue,
+            threads: Mutex::default(),
             config,
             is_shut_down: AtomicBool::new(false),
         })
@@ -131,6 +144,15 @@ impl Engines {
 
     pub(crate) const fn async_events(&self) -> &Arc<AsyncQueue> {
         &self.async_events
+    }
+
+    pub(crate) const fn sync_queue(&self) -> &Arc<SyncQueue> {
+        &self.sync_queue
+    }
+
+    /// The names and ids of the threads that the device has at the moment.
+    pub(crate) fn threads(&self) -> MutexGuard<'_, Vec<(String, u32)>> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The memory table that several engines share.

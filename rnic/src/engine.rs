@@ -28,6 +28,7 @@ pub(crate) mod registry;
 pub(crate) mod shutdown;
 pub(crate) mod srq;
 pub(crate) mod streaming;
+pub(crate) mod syncing;
 pub(crate) mod table;
 pub(crate) mod tables;
 
@@ -52,6 +53,7 @@ impl Engine {
         }
         self.answer_doorbells(now);
         self.expire(now);
+        self.carry_out_syncs(now);
         self.announce_held(now);
         let sent = self.stack.egress(now);
         self.watch_carrier();
@@ -148,7 +150,7 @@ impl Engine {
             return Some(now);
         }
         let deadline = self.deadlines.first().map(|&(deadline, _)| deadline);
-        [self.stack.poll_at(now), deadline, self.notices.next()].into_iter().flatten().min()
+        [self.stack.poll_at(now), deadline, self.notices.next(), self.syncing.next()].into_iter().flatten().min()
     }
 }
 

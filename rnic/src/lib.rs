@@ -81,5 +81,5 @@ pub use weft_netif::{Ground, Listen};
 pub use weft_verbs::{
     Access, Bind, Completion, CompletionOpcode, CycleError, Data, Errno, FastRegister, MemoryInfo,
     MemoryKind, PostError, QpCapacity, QpState, RecvWr, Region, RegisterError, ResizeError, SendOpcode,
-    SendQueueLayout, SendWr, Sge, Status, Violation, WindowType, guard_memory,
+    SendQueueLayout, SendWr, Sge, Status, Storage, Violation, WindowType, guard_memory,
 };

@@ -33,6 +33,8 @@ pub struct PairConfig {
     pub max_reads: u16,
     /// The time after which both devices nudge a peer that is silent at first.
     pub nudge_after: Option<Duration>,
+    /// How long after its start a SYNC is carried out.
+    pub sync_after: Duration,
     /// True if messages wait for receives.
     pub rnr_wait: bool,
     /// The limit for the startup on both devices. `None` means the device's default, or an hour in real time.
@@ -56,6 +58,7 @@ impl Default for PairConfig {
             peer_to_peer: false,
             max_reads: 128,
             nudge_after: None,
+            sync_after: Duration::ZERO,
             rnr_wait: false,
             startup_timeout: None,
             host: std::env::var_os(HOST).is_some(),
@@ -111,6 +114,7 @@ impl Side {
         settings.extensions = config.extensions;
         settings.max_reads = config.max_reads;
         settings.nudge_after = config.nudge_after;
+        settings.sync_after = config.sync_after;
         settings.clock = clock.clone();
         settings.progress = Progress::External;
         let device = Device::open(ground, settings).expect("a device");

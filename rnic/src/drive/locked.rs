@@ -83,6 +83,12 @@ impl Motor {
         self.lead.post(|| self.try_drive(Engine::send_posted));
     }
 
+    /// Rings the doorbell of the queue pair in `slot`, and has another thread than the calling one look at it.
+    pub(crate) fn wake(&self, slot: usize) {
+        self.doorbells.ring(slot);
+        self.kick();
+    }
+
     /// Wakes a thread after a change that it should look at.
     pub(crate) fn kick(&self) {
         self.lead.kick();

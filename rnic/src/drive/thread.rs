@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
+use rustix::thread::gettid;
 use weft_netif::{Duration, Instant};
 
 use crate::drive::locked::Motor;
@@ -26,8 +27,9 @@ impl Driver {
         let stop = Arc::new(AtomicBool::new(false));
         let thread = {
             let (engines, stop) = (Arc::clone(&engines), Arc::clone(&stop));
-            std::thread::Builder::new().name("weft-driver".into()).spawn(move || {
-                let _alarm = Alarm(&engines);
+            let name = format!("weft-engine-{index}");
+            std::thread::Builder::new().name(name.clone()).spawn(move || {
+                let _alarm = Alarm::set(&engines, &name);
                 run(engines.motors(), index, &stop);
             })?
         };
@@ -46,13 +48,26 @@ impl Drop for Driver {
     }
 }
 
-/// Tells the application if the driver thread ends by a panic.
-struct Alarm<'a>(&'a Engines);
+/// Has a thread be listed among those of the device, and tells the application if the thread ends by a panic.
+pub(super) struct Alarm<'a> {
+    engines: &'a Engines,
+    id: u32,
+}
+
+impl<'a> Alarm<'a> {
+    /// Lists the calling thread by this name.
+    pub(super) fn set(engines: &'a Engines, name: &str) -> Self {
+        let id = gettid().as_raw_nonzero().get().unsigned_abs();
+        engines.threads().push((name.to_owned(), id));
+        Self { engines, id }
+    }
+}
 
 impl Drop for Alarm<'_> {
     fn drop(&mut self) {
+        self.engines.threads().retain(|&(_, id)| id != self.id);
         if std::thread::panicking() {
-            self.0.async_events().push(AsyncEvent::DeviceFatal);
+            self.engines.async_events().push(AsyncEvent::DeviceFatal);
         }
     }
 }
@@ -209,10 +224,10 @@ mod tests {
         let (wire, _other) = weft_netif::pair(1500);
         let device = Device::open(wire, Config::new("10.0.0.1/24".parse().unwrap(), 1)).unwrap();
         let engines = Arc::clone(&device.engines);
-        drop(Alarm(&engines));
+        drop(Alarm::set(&engines, "weft-test"));
         assert_eq!(device.async_channel().next(), None, "an end in order");
         let panicked = std::thread::spawn(move || {
-            let _alarm = Alarm(&engines);
+            let _alarm = Alarm::set(&engines, "weft-test");
             panic!("as the test wants it");
         });
         assert!(panicked.join().is_err());

@@ -53,6 +53,7 @@ impl Engine {
         if self.memory.is_shared() {
             self.end_revocation(Some(index));
         }
+        self.begin_sync(Some(index), now);
         self.announce(Some(index), now);
     }
 }

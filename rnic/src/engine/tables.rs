@@ -16,6 +16,7 @@ use crate::engine::cq::CqShared;
 use crate::engine::memory::Memory;
 use crate::engine::notices::Notices;
 use crate::engine::srq::SrqShared;
+use crate::engine::syncing::Syncing;
 use crate::engine::table::Connections;
 use crate::events::asynchronous::AsyncQueue;
 use crate::events::channel::Channel;
@@ -44,6 +45,7 @@ pub(crate) struct Engine {
     /// Completion queues that queue pairs complete to.
     pub(super) cq_table: Arc<CqTable>,
     pub(super) notices: Notices,
+    pub(super) syncing: Syncing,
     pub(super) carrier: Option<bool>,
     /// The last poll has only sent what was posted.
     pub(super) has_sent_first: bool,
@@ -111,6 +113,7 @@ impl Engine {
             async_events,
             cq_table: Arc::default(),
             notices: Notices::default(),
+            syncing: Syncing::default(),
             has_sent_first: false,
             deadlines: BTreeSet::new(),
             last_serial: index as u64,
@@ -196,6 +199,7 @@ impl Engine {
         if self.memory.is_shared() {
             self.end_revocation(slot);
         }
+        self.begin_sync(slot, now);
         self.announce(slot, now);
     }
 

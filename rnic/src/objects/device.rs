@@ -5,20 +5,21 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use weft_netif::{Ground, Instant, Transport, Wire};
+use weft_verbs::{Region, RegisterError};
 
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::drive::Engines;
 use crate::drive::locked::Motor;
-use crate::drive::thread::Driver;
+use crate::drive::threads::Threads;
 
 /// A software RNIC. Clones are handles to the same one; it is closed when the last of them, and of the objects made
 /// with it, is dropped.
 #[derive(Clone, Debug)]
 pub struct Device {
     pub(crate) engines: Arc<Engines>,
-    /// Stops the driver threads when the last handle goes. The threads themselves hold only `engines`.
-    _drivers: Arc<Vec<Driver>>,
+    /// Stops the threads when the last handle goes. They themselves hold only `engines`.
+    threads: Arc<Threads>,
 }
 
 impl Device {
@@ -30,29 +31,42 @@ impl Device {
     /// ([`io::ErrorKind::InvalidInput`]), the address on a wire is the host's own ([`io::ErrorKind::AddrInUse`]), or
     /// the system has no file descriptor or thread left.
     pub fn open(ground: impl Into<Ground>, mut config: Config) -> io::Result<Self> {
-        let Config { engines, clock, progress, .. } = &config;
+        let Config { engines, clock, .. } = &config;
         if !(1..=MAX_ENGINES).contains(engines) {
             let text = format!("{engines} engines: there are 1 to {MAX_ENGINES}");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        let progress = *progress;
         let stacks = Transport::open_several(ground.into(), &config.stack, *engines, clock.now())?;
         if let Some(first) = stacks.first() {
             config.stack = first.config().clone();
         }
         let engines = Arc::new(Engines::new(stacks, config)?);
-        let mut drivers = Vec::new();
-        if progress.has_threads() {
-            for index in 0..engines.len() {
-                drivers.push(Driver::start(Arc::clone(&engines), index)?);
-            }
-        }
-        Ok(Self { engines, _drivers: Arc::new(drivers) })
+        let threads = Arc::new(Threads::start(&engines)?);
+        Ok(Self { engines, threads })
     }
 
     /// A handle that does not keep the driver threads.
     pub(crate) fn without_drivers(engines: Arc<Engines>) -> Self {
-        Self { engines, _drivers: Arc::default() }
+        Self { engines, threads: Arc::default() }
+    }
+
+    /// Makes sure that SYNCs of `region` can be carried out.
+    ///
+    /// # Errors
+    /// [`RegisterError::OutOfMemory`] when the system has no thread left.
+    pub(crate) fn prepare_syncs(&self, region: &Region) -> Result<(), RegisterError> {
+        if !region.is_stored() {
+            return Ok(());
+        }
+        self.threads.need_flusher(&self.engines).map_err(|_no_thread| RegisterError::OutOfMemory)
+    }
+
+    /// The names and ids (of gettid(2)) of the threads that the device has: `weft-engine-N` for each engine with
+    /// [`crate::Progress::Thread`], and `weft-flush` as soon as memory with a copy in a file was registered.
+    pub fn threads(&self) -> Vec<(String, u32)> {
+        let mut threads = self.engines.threads().clone();
+        threads.sort_unstable();
+        threads
     }
 
     /// Drives the engines by hand at `now`, and answers when to call again at the latest. For [`crate::Progress::External`].

@@ -88,6 +88,7 @@ impl Pd {
     }
 
     fn add(&self, registration: Registration) -> Result<Mr, RegisterError> {
+        self.device.prepare_syncs(&registration.region)?;
         let mut table = self.device.engines.memory();
         if table.len() >= self.device.engines.config().max_mrs {
             return Err(RegisterError::TableFull);
@@ -176,6 +177,9 @@ impl Mr {
         let Reregistration { pd, access, region } = change;
         if pd.is_some_and(|pd| !pd.device.is_same(&self.device)) {
             return Err(RegisterError::ForeignQp);
+        }
+        if let Some((region, _)) = &region {
+            self.device.prepare_syncs(region)?;
         }
         let change = Change { pd: pd.map(|pd| pd.id), access, region };
         // Whoever holds the table: nobody copies to or from memory.

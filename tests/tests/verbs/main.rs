@@ -34,6 +34,7 @@ mod states;
 mod statuses;
 mod streaming;
 mod streaming_ends;
+mod syncing;
 mod talk;
 mod threads;
 mod tracing;
