@@ -48,6 +48,7 @@ fn overview(device: &Device) -> Value {
         "cqs": device.cqs().len(),
         "connections": device.connections().len(),
         "listeners": device.listeners().len(),
+        "threads": Value::Object(device.threads().into_iter().map(|(name, id)| (name, id.into())).collect()),
     })
 }
 

@@ -78,13 +78,21 @@ pub(super) fn list(found: &[Found], folder: &Path, is_json: bool) -> Result<(), 
     }
     let columns = ["pid", "device", "address", "qps", "mrs", "cqs", "connections", "listeners"];
     let mut table =
-        Table::new(&["PROCESS", "DEVICE", "PROGRAM", "ADDRESS", "QP", "MR", "CQ", "CM", "LISTENERS"]);
+        Table::new(&["PROCESS", "DEVICE", "PROGRAM", "ADDRESS", "QP", "MR", "CQ", "CM", "LISTENERS", "THREADS"]);
     for Found { program, answer } in found {
         let mut row: Vec<String> = columns.iter().map(|column| cell(&answer[*column])).collect();
         row.insert(2, program.clone());
+        row.push(threads(&answer["threads"]));
         table.push(row);
     }
     table.print()
+}
+
+/// Returns the threads of a device as `name=id`.
+fn threads(threads: &Value) -> String {
+    let threads = threads.as_object().into_iter().flatten();
+    let threads: Vec<_> = threads.map(|(name, id)| format!("{name}={}", cell(id)).into()).collect();
+    cell(&Value::Array(threads))
 }
 
 /// Prints the objects of one kind.
