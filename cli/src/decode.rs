@@ -2,6 +2,7 @@
 
 pub mod connection;
 pub mod fpdu;
+pub mod group;
 pub mod hex;
 pub mod lane;
 pub mod packet;
@@ -13,6 +14,7 @@ pub mod segment;
 pub mod startup;
 pub mod stream;
 pub mod tracker;
+pub mod ulp;
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, IsTerminal, Read, Write};
@@ -35,7 +37,8 @@ use crate::failure::Failure;
 /// are looked for behind them.
 ///
 /// Lanes, the connections between two daemons of `weft sockets`, are known by their private data: hellos,
-/// letters (Sends) and notices (Immediate Data) are shown in words.
+/// letters (Sends) and notices (Immediate Data) are shown in words. So are the connections of `weft group`:
+/// requests and answers of the control plane, operations and acknowledgements. Keys and tokens are not shown.
 ///
 /// With --json: one object a line with the keys time (the packet's own stamp in seconds), src, dst,
 /// kind, length, crc, last and further ones; notes go to stderr.

@@ -37,7 +37,9 @@ pub use control::{
 };
 pub use greeting::{GREETING_LEN, Greeting, MAGIC, Token};
 pub use key::Key;
-pub use message::{MAX_MESSAGE, Name, Originals, UNTOUCHED, decode_acknowledgement, encode, message_len};
+pub use message::{
+    MAX_MESSAGE, Message, Name, Originals, UNTOUCHED, decode, decode_acknowledgement, encode, message_len,
+};
 pub use op::{Copy, MAX_REPLICAS, Op, OpError, Replicas, Swap};
 pub use opening::{Options, Topology, status};
 pub use program::{ELEMENTS, Parts, Place, STEPS};

@@ -22,7 +22,7 @@
 //!  88..96  start of DATA in the memory of the next one
 //! ```
 
-use crate::op::{MAX_REPLICAS, Op};
+use crate::op::{Copy, MAX_REPLICAS, Op, Replicas, Swap};
 
 /// Octets of a block.
 pub(crate) const BLOCK: usize = 96;
@@ -128,6 +128,71 @@ pub fn decode_acknowledgement(octets: &[u8], replicas: usize) -> Option<(Name, O
     Some((name, originals))
 }
 
+/// A message, or an acknowledgement, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// What names the operation.
+    pub name: Name,
+    /// What is left to be done. The replicas that still have to swap are its execute map.
+    pub op: Op,
+    /// How many replicas have it before them.
+    pub left: usize,
+    /// How many replicas the chain has.
+    pub replicas: usize,
+    /// What the replicas that it has passed found in the word of a swap.
+    pub originals: Originals,
+}
+
+/// Reads octets on any hop of a chain, whatever its length; `None` if they are no message. For those who look on: a replica
+/// reads no message.
+pub fn decode(octets: &[u8]) -> Option<Message> {
+    let words = octets.len().checked_sub(TRAILER)? / CELL;
+    // From 14 replicas on a length may fit several numbers of them. A trailer does not look like a block.
+    (0..=MAX_REPLICAS).rev().find_map(|left| {
+        let replicas = words.checked_sub(left * BLOCK / CELL)?;
+        let fits = (left.max(1)..=MAX_REPLICAS).contains(&replicas)
+            && octets.len() == left * BLOCK + TRAILER + replicas * CELL;
+        if fits { decode_as(octets, left, replicas) } else { None }
+    })
+}
+
+fn decode_as(octets: &[u8], left: usize, replicas: usize) -> Option<Message> {
+    let (blocks, trailer) = octets.split_at_checked(left * BLOCK)?;
+    let (name, originals) = decode_acknowledgement(trailer, replicas)?;
+    if trailer.get(24..TRAILER)? != [0; 8] {
+        return None;
+    }
+    let mut op = Op::default();
+    let mut on = 0;
+    for (index, block) in blocks.as_chunks::<BLOCK>().0.iter().enumerate() {
+        let word = |at: usize| {
+            block.get(at..at + 8).and_then(|octets| octets.try_into().ok()).map(u64::from_le_bytes)
+        };
+        let half = |at: usize| {
+            block.get(at..at + 4).and_then(|octets| octets.try_into().ok()).map(u32::from_le_bytes)
+        };
+        let [copy, swap, sync, data, ..] = *block;
+        let is = |found: u8, opcode: u8| {
+            if found == opcode { Some(true) } else { (found == NOP).then_some(false) }
+        };
+        let range = |start: u64, len: u32| Some(start..start.checked_add(len.into())?);
+        if is(copy, READ)? {
+            op.copy = Some(Copy { len: half(4)?, from: word(8)?, to: word(16)? });
+        }
+        if is(swap, COMPARE_SWAP)? {
+            on |= 1 << (replicas - left + index);
+            op.swap = Some(Swap { at: word(24)?, swap: word(32)?, compare: word(48)?, on: Replicas(on) });
+        }
+        if is(sync, SYNC)? {
+            op.flush = Some(range(word(64)?, half(72)?)?);
+        }
+        if is(data, WRITE)? {
+            op.write = Some(range(word(80)?, half(76)?)?);
+        }
+    }
+    Some(Message { name, op, left, replicas, originals })
+}
+
 /// What each replica found in the word of a swap: the result map. All ones where it did not swap.
 pub type Originals = [u64; MAX_REPLICAS];
 
@@ -139,7 +204,6 @@ fn len32(len: u64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::op::{Copy, Replicas, Swap};
 
     const NAME: Name = Name { number: 7, epoch: 8, session: 9 };
 
@@ -177,6 +241,37 @@ mod tests {
         assert_eq!(out[..4], [0x10; 4]);
         assert!(out[4..96].iter().all(|octet| *octet == 0));
         assert_eq!(encode(&Op::default(), &NAME, 1, &mut out[..135]), None);
+    }
+
+    /// What a looker-on sees on each hop is what the client has sent.
+    #[test]
+    fn a_message_is_read_on_every_hop() {
+        for replicas in [1, 2, 3, 14, 16] {
+            let on = Replicas(0b0110_1010_0000_0101 & (u16::MAX >> (16 - replicas)));
+            let op = Op {
+                write: Some(0x1000..0x1010),
+                copy: Some(Copy { from: 0x2000, to: 0x3000, len: 0x40 }),
+                swap: Some(Swap { at: 0x4000, compare: 5, swap: 6, on }),
+                flush: Some(0x5000..0x5020),
+            };
+            let mut out = [0; MAX_MESSAGE];
+            let len = encode(&op, &NAME, replicas, &mut out).unwrap();
+            for passed in 0..=replicas {
+                let message = decode(&out[passed * BLOCK..len]).unwrap();
+                assert_eq!(
+                    (message.name, message.left, message.replicas),
+                    (NAME, replicas - passed, replicas)
+                );
+                let rest = Replicas(on.0 & u16::try_from(0xFFFF_u32 << passed & 0xFFFF).unwrap());
+                let swap = op.swap.filter(|_| rest.0 != 0).map(|swap| Swap { on: rest, ..swap });
+                let expected = if passed == replicas { Op::default() } else { Op { swap, ..op.clone() } };
+                assert_eq!(message.op, expected, "{passed} of {replicas}");
+            }
+            assert_eq!(decode(&out[1..len]), None);
+            out[3] = 0x1F;
+            assert_eq!(decode(&out[..len]), None, "no opcode of a message");
+        }
+        assert_eq!(decode(&[]), None);
     }
 
     #[test]

@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use super::fpdu::Framing;
-use super::lane;
 use super::packet::{Checksum, TcpSegment};
 use super::pcap::Stamp;
 use super::reassembly::{Next, Piece, Reassembly};
 use super::record::{Item, Note, Record};
 use super::stream::Stream;
+use super::ulp::Ulp;
 
 /// A TCP connection that may carry iWARP.
 #[derive(Debug)]
@@ -124,9 +124,10 @@ impl Connection {
         let crc = first.1 || second.1;
         self.settled = true;
         let startups = self.sides.iter().filter_map(|side| side.stream.startup());
-        let is_lane = startups.into_iter().any(|startup| lane::is_lane(&startup.private_data));
-        self.sides[0].stream.begin(Framing { crc, markers: second.0 }, is_lane);
-        self.sides[1].stream.begin(Framing { crc, markers: first.0 }, is_lane);
+        let ulps = startups.into_iter().map(|startup| Ulp::of(&startup.private_data));
+        let ulp = ulps.into_iter().find(|ulp| *ulp != Ulp::Other).unwrap_or(Ulp::Other);
+        self.sides[0].stream.begin(Framing { crc, markers: second.0 }, ulp);
+        self.sides[1].stream.begin(Framing { crc, markers: first.0 }, ulp);
     }
 
     fn give_up(&mut self) {

@@ -3,48 +3,12 @@
 //! The private data of a lane's startup frames are hellos. Behind them each Send is a letter, each Immediate Data a
 //! notice, and each Write octets of a connection.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use weft_sockets::far::{Letter, Notice, NoticeKind};
 use weft_sockets::{Digests, Hello, LaneKind, Proof, Reason, RingPlace};
 
 use super::hex::hex;
-
-/// A message of a daemon, with its fields by name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Said {
-    /// `hello`, `letter` or `notice`.
-    pub form: &'static str,
-    /// What kind of message it is. Empty for a hello, of which there is one kind.
-    pub name: &'static str,
-    /// The fields: numbers and texts.
-    pub fields: Vec<(&'static str, Value)>,
-}
-
-impl Said {
-    /// Returns the message as text.
-    pub fn text(&self) -> String {
-        let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        let fields: Vec<_> =
-            self.fields.iter().map(|(name, value)| format!("{name} {}", text(value))).collect();
-        let title = format!("{} {}", self.form, self.name);
-        let colon = if fields.is_empty() { "" } else { ": " };
-        format!("{}{colon}{}", title.trim_end(), fields.join(", "))
-    }
-
-    /// Returns the message as an object.
-    pub fn json(&self) -> Value {
-        let mut object: Map<String, Value> =
-            self.fields.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
-        object.insert("form".to_owned(), json!(self.form));
-        object.insert("name".to_owned(), json!(self.name));
-        Value::Object(object)
-    }
-}
-
-/// True if a startup frame with this private data opens a lane.
-pub fn is_lane(private_data: &[u8]) -> bool {
-    private_data.starts_with(&Hello::MAGIC)
-}
+use super::ulp::Said;
 
 /// Returns the hello in private data.
 pub fn hello(private_data: &[u8]) -> Option<Said> {
@@ -73,7 +37,7 @@ pub fn hello(private_data: &[u8]) -> Option<Said> {
         ("remote", json!(hello.remote.to_string())),
         ("proof", json!(key)),
     ];
-    Some(Said { form: "hello", name: "", fields })
+    Some(Said { by: "lane", form: "hello", name: "", fields })
 }
 
 /// Returns the letter in the payload of a Send.
@@ -116,7 +80,7 @@ pub fn letter(payload: &[u8]) -> Option<Said> {
         Letter::Ask { secret: _ } => ("ask", Vec::new()),
         Letter::Stays { secret: _ } => ("stays", Vec::new()),
     };
-    Some(Said { form: "letter", name, fields })
+    Some(Said { by: "lane", form: "letter", name, fields })
 }
 
 /// Returns the notice in Immediate Data.
@@ -144,7 +108,7 @@ pub fn notice(data: [u8; 8]) -> Option<Said> {
     let value = meaning.map(|meaning| (meaning, json!(value)));
     let reason = reason.map(|reason| ("reason", json!(reason.name())));
     let fields = [("channel", json!(channel))].into_iter().chain(value).chain(reason).collect();
-    Some(Said { form: "notice", name, fields })
+    Some(Said { by: "lane", form: "notice", name, fields })
 }
 
 /// Adds the place of a ring: its offset in the link, and its octets.

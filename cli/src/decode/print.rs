@@ -6,11 +6,12 @@ use serde_json::{Map, Value, json};
 
 use super::fpdu::Crc;
 use super::hex::hex;
-use super::lane;
 use super::pcap::Time;
 use super::record::{Item, Record};
 use super::segment::{Address, Detail, Kind, Segment, Terminate};
 use super::startup::{Enhanced, Role, Startup};
+use super::ulp::Said;
+use super::{group, lane};
 
 /// The style of the text.
 #[derive(Debug, Clone, Copy)]
@@ -40,7 +41,7 @@ impl Style {
                 line.push_str(&if *crc == Crc::Bad { self.paint(RED, &crc_text) } else { crc_text });
                 line.push_str(if segment.is_last() { "  last" } else { "" });
                 push(&mut line, &detail_text(&segment.detail));
-                push(&mut line, &segment.said.as_ref().map_or_else(String::new, lane::Said::text));
+                push(&mut line, &segment.said.as_ref().map_or_else(String::new, Said::text));
                 if let Some(remark) = segment.remark {
                     push(&mut line, &self.paint(RED, &format!("({remark})")));
                 }
@@ -108,7 +109,7 @@ fn startup_text(startup: &Startup) -> String {
         );
     }
     let _ = write!(out, "  private data {}", startup.private_data.len());
-    match lane::hello(&startup.private_data) {
+    match greeting(startup) {
         Some(hello) => push(&mut out, &hello.text()),
         None if startup.private_data.is_empty() => {}
         None => {
@@ -116,6 +117,11 @@ fn startup_text(startup: &Startup) -> String {
         }
     }
     out
+}
+
+/// Returns what the private data says, if it is a daemon's or a group's.
+fn greeting(startup: &Startup) -> Option<Said> {
+    lane::hello(&startup.private_data).or_else(|| group::greeting(&startup.private_data))
 }
 
 fn rtr(enhanced: Option<Enhanced>) -> Vec<&'static str> {
@@ -223,8 +229,8 @@ fn startup_json(startup: &Startup, set: &mut impl FnMut(&str, Value) -> Option<V
     set("markers", json!(startup.markers));
     set("reject", json!(startup.reject));
     set("private_data", json!(hex(&startup.private_data)));
-    if let Some(hello) = lane::hello(&startup.private_data) {
-        set("lane", hello.json());
+    if let Some(hello) = greeting(startup) {
+        set(hello.by, hello.json());
     }
     if let Some(enhanced) = startup.enhanced {
         set("ird", json!(enhanced.ird));
@@ -261,7 +267,7 @@ fn segment_json(segment: &Segment, set: &mut impl FnMut(&str, Value) -> Option<V
     }
     detail_json(&segment.detail, set);
     if let Some(said) = &segment.said {
-        set("lane", said.json());
+        set(said.by, said.json());
     }
 }
 

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use nom::number::complete::{be_u8, be_u16, be_u32, be_u64};
 use nom::{IResult, Parser};
 
-use super::lane::Said;
+use super::ulp::Said;
 
 /// A DDP Segment (RFC 5041) with its RDMAP header (RFC 5040, 7306).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub struct Segment {
     pub detail: Detail,
     /// The fault of the segment, if it has one.
     pub remark: Option<&'static str>,
-    /// What a daemon tells another one by it, on a lane.
+    /// What a daemon or a replica tells another one by it.
     pub said: Option<Said>,
 }
 

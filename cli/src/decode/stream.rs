@@ -5,12 +5,13 @@ use std::collections::VecDeque;
 use bytes::{Buf, BytesMut};
 
 use super::fpdu::{Crc, Framing};
-use super::lane::{self, Said};
 use super::pcap::Stamp;
 use super::reassembly::Piece;
 use super::record::{Item, Note};
 use super::segment::{Address, Detail, Kind, Segment};
 use super::startup::{self, Reading, Startup};
+use super::ulp::{Said, Ulp};
+use super::{group, lane};
 
 /// The reader of one direction. `handle_*` take octets in order, [`Stream::next_item`] returns the items in them.
 ///
@@ -34,8 +35,8 @@ pub struct Stream {
     stamp: Stamp,
     /// No more octets will come.
     over: bool,
-    /// The connection is a lane of two daemons.
-    is_lane: bool,
+    /// Who talks on the connection.
+    ulp: Ulp,
     items: VecDeque<(Stamp, Item)>,
 }
 
@@ -64,7 +65,7 @@ impl Stream {
             origin: 0,
             stamp: Stamp::default(),
             over: false,
-            is_lane: false,
+            ulp: Ulp::Other,
             items: VecDeque::new(),
         }
     }
@@ -110,9 +111,9 @@ impl Stream {
         self.note(Note::Gap { octets, incomplete });
     }
 
-    /// Takes the framing of this side, now that it is known. `is_lane` says that the connection is a lane of two daemons.
-    pub fn begin(&mut self, framing: Framing, is_lane: bool) {
-        self.is_lane = is_lane;
+    /// Takes the framing of this side, now that it is known. `ulp` is who talks on the connection.
+    pub fn begin(&mut self, framing: Framing, ulp: Ulp) {
+        self.ulp = ulp;
         self.phase = match self.phase {
             Phase::Settling { torn: false } => Phase::Framed { framing, skip: 0, doubt: false },
             Phase::Settling { torn: true } => Phase::searching(framing),
@@ -245,9 +246,7 @@ impl Stream {
         if !fpdu.markers_fit {
             segment.remark = Some("a Marker does not point to the beginning of this FPDU");
         }
-        if self.is_lane {
-            read_lane(&mut segment, &fpdu.ulpdu);
-        }
+        read_said(self.ulp, &mut segment, &fpdu.ulpdu);
         self.items.push_back((self.stamp, Item::Segment { segment, crc: fpdu.crc }));
         self.discard(fpdu.wire_len);
         self.phase = Phase::Framed { framing, skip: 0, doubt: fpdu.crc == Crc::Bad || !fpdu.markers_fit };
@@ -318,16 +317,19 @@ impl Stream {
     }
 }
 
-/// Reads what a daemon tells another one by a segment. A Write has octets of a program.
-fn read_lane(segment: &mut Segment, ulpdu: &[u8]) {
+/// Reads what a daemon or a replica tells another one by a segment. A Write has octets of a program.
+fn read_said(ulp: Ulp, segment: &mut Segment, ulpdu: &[u8]) {
     let payload = ulpdu.get(ulpdu.len() - segment.payload_len..).unwrap_or_default();
-    let is_first = segment
+    let is_whole = segment
         .header
         .is_some_and(|header| header.last && matches!(header.address, Address::Untagged { mo: 0, .. }));
-    let (said, fault): (Option<Said>, _) = match (segment.kind, &segment.detail) {
-        (_, Detail::Immediate(data)) => (lane::notice(*data), "no notice that this version knows"),
-        (Kind::Send | Kind::SendSolicited, _) if is_first && !payload.is_empty() => {
-            (lane::letter(payload), "no letter that this version knows")
+    let is_message =
+        is_whole && matches!(segment.kind, Kind::Send | Kind::SendSolicited) && !payload.is_empty();
+    let (said, fault): (Option<Said>, _) = match (ulp, &segment.detail) {
+        (Ulp::Lane, Detail::Immediate(data)) => (lane::notice(*data), "no notice that this version knows"),
+        (Ulp::Lane, _) if is_message => (lane::letter(payload), "no letter that this version knows"),
+        (Ulp::Group(Some(greeting)), _) if is_message => {
+            (group::said(greeting, payload), "no message of a group that this version knows")
         }
         _ => return,
     };

@@ -4,6 +4,7 @@
 
 mod files;
 mod garbage;
+mod groups;
 mod holes;
 mod lanes;
 mod siw;
