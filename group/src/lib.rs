@@ -13,12 +13,14 @@
 //! session  the client's side of it
 //! control  the messages by which sessions are opened, greeting how each connection begins, link where they are sent
 //! server   a replica's side of that, opening the client's
+//! group    what stands on a session needs of it: mirror (a file), txlog (transactions), lock (between sessions)
 //! ```
 #![forbid(unsafe_code)]
 
 mod control;
 mod deadline;
 mod greeting;
+mod group;
 mod key;
 mod link;
 mod message;
@@ -29,6 +31,8 @@ mod random;
 mod replica;
 mod server;
 mod session;
+mod slots;
+mod txlog;
 mod window;
 
 pub use control::{
@@ -36,6 +40,7 @@ pub use control::{
     Status, VERSION, Welcome,
 };
 pub use greeting::{GREETING_LEN, Greeting, MAGIC, Token};
+pub use group::Group;
 pub use key::Key;
 pub use message::{
     MAX_MESSAGE, Message, Name, Originals, UNTOUCHED, decode, decode_acknowledgement, encode, message_len,
@@ -46,4 +51,5 @@ pub use program::{ELEMENTS, Parts, Place, STEPS};
 pub use replica::{MAX_WINDOW, Replica, SetupError, Shape};
 pub use server::{Limits, Server, ServerError, Serving};
 pub use session::{Done, Fresh, OpId, Session, SessionError, Terms};
+pub use txlog::{LogError, Part, TxLog};
 pub use window::Window;

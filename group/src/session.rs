@@ -136,6 +136,11 @@ impl Session {
         self.terms
     }
 
+    /// Returns how many replicas there are, in all chains together.
+    pub const fn replicas(&self) -> usize {
+        self.terms.replicas * self.lanes.len()
+    }
+
     pub(crate) fn lanes(&mut self) -> &mut [Lane] {
         &mut self.lanes
     }

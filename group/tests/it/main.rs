@@ -4,6 +4,8 @@
 
 mod chain;
 mod hosts;
+mod memory;
 mod model;
 mod refusals;
 mod server;
+mod transactions;

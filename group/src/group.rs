@@ -1,0 +1,124 @@
+//! What stands on a session needs of it: operations, and what they did.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use crate::message::Originals;
+use crate::op::{Op, OpError};
+use crate::session::{Fresh, OpId, Session, SessionError, Terms};
+
+/// A group as one client sees it: a range that all replicas hold. [`Mirror`](crate::Mirror), [`TxLog`](crate::TxLog) and
+/// [`Lock`](crate::Lock) stand on this.
+pub trait Group {
+    /// Returns what the client and the replicas have agreed on.
+    fn terms(&self) -> Terms;
+
+    /// Returns how many replicas there are, in all chains together.
+    fn replicas(&self) -> usize;
+
+    /// Begins an operation.
+    ///
+    /// # Errors
+    /// [`SessionError`]. After [`SessionError::Op`] nothing has changed, and after any other error the session is over.
+    fn submit(&mut self, op: &Op, octets: &[u8]) -> Result<OpId, SessionError>;
+
+    /// Blocks until an operation is done, and returns what each replica found in the word of a swap.
+    ///
+    /// # Errors
+    /// [`SessionError`].
+    fn wait(&mut self, id: OpId) -> Result<Originals, SessionError>;
+
+    /// Reads octets that all replicas hold, and makes sure that this client was not cut off from the group meanwhile.
+    ///
+    /// # Errors
+    /// [`SessionError`].
+    fn read(&mut self, at: u64, out: &mut [u8]) -> Result<(), SessionError>;
+}
+
+impl Group for Session {
+    fn terms(&self) -> Terms {
+        self.terms()
+    }
+
+    fn replicas(&self) -> usize {
+        self.replicas()
+    }
+
+    fn submit(&mut self, op: &Op, octets: &[u8]) -> Result<OpId, SessionError> {
+        self.submit(op, octets)
+    }
+
+    fn wait(&mut self, id: OpId) -> Result<Originals, SessionError> {
+        self.wait(id)
+    }
+
+    fn read(&mut self, at: u64, out: &mut [u8]) -> Result<(), SessionError> {
+        self.read(at, out, Fresh::Confirmed)
+    }
+}
+
+/// The operations that one user of a group has under way, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Flights(VecDeque<OpId>);
+
+impl Flights {
+    /// Begins an operation. Waits for own ones while the window is full or one of them uses the same octets.
+    ///
+    /// # Errors
+    /// [`SessionError`]; [`OpError::Full`] and [`OpError::Conflict`] only if operations of somebody else are in the way.
+    pub(crate) fn begin<G: Group>(
+        &mut self,
+        group: &mut G,
+        op: &Op,
+        octets: &[u8],
+    ) -> Result<(), SessionError> {
+        loop {
+            match group.submit(op, octets) {
+                Ok(id) => {
+                    self.0.push_back(id);
+                    return Ok(());
+                }
+                Err(error @ SessionError::Op(OpError::Full | OpError::Conflict)) => {
+                    let oldest = self.0.pop_front().ok_or(error)?;
+                    group.wait(oldest)?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Begins the writes of octets, in as many operations as they need. The last one flushes `flushed`.
+    ///
+    /// # Errors
+    /// As [`Self::begin`].
+    pub(crate) fn write<G: Group>(
+        &mut self,
+        group: &mut G,
+        (at, octets): (u64, &[u8]),
+        flushed: Option<Range<u64>>,
+    ) -> Result<(), SessionError> {
+        let piece = (group.terms().piece as usize).max(1);
+        let (mut from, mut rest) = (at, octets);
+        loop {
+            let (chunk, behind) = rest.split_at(piece.min(rest.len()));
+            let end = from + chunk.len() as u64;
+            let flush = flushed.clone().filter(|_| behind.is_empty());
+            self.begin(group, &Op { write: Some(from..end), flush, ..Op::default() }, chunk)?;
+            if behind.is_empty() {
+                return Ok(());
+            }
+            (from, rest) = (end, behind);
+        }
+    }
+
+    /// Waits until all are done.
+    ///
+    /// # Errors
+    /// [`SessionError`].
+    pub(crate) fn finish<G: Group>(&mut self, group: &mut G) -> Result<(), SessionError> {
+        while let Some(oldest) = self.0.pop_front() {
+            group.wait(oldest)?;
+        }
+        Ok(())
+    }
+}
