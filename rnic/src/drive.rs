@@ -15,7 +15,7 @@ use crate::drive::locked::Motor;
 use crate::drive::memory::MemoryMut;
 use crate::engine::memory::{Memory, SharedMemory};
 use crate::engine::registry::Registry;
-use crate::engine::syncing::SyncQueue;
+use crate::engine::sync_queue::SyncQueue;
 use crate::engine::tables::Engine;
 use crate::error::CreateError;
 use crate::events::asynchronous::AsyncQueue;

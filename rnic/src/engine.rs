@@ -28,6 +28,7 @@ pub(crate) mod registry;
 pub(crate) mod shutdown;
 pub(crate) mod srq;
 pub(crate) mod streaming;
+pub(crate) mod sync_queue;
 pub(crate) mod syncing;
 pub(crate) mod table;
 pub(crate) mod tables;
@@ -150,7 +151,10 @@ impl Engine {
             return Some(now);
         }
         let deadline = self.deadlines.first().map(|&(deadline, _)| deadline);
-        [self.stack.poll_at(now), deadline, self.notices.next(), self.syncing.next()].into_iter().flatten().min()
+        [self.stack.poll_at(now), deadline, self.notices.next(), self.syncing.next()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 }
 

@@ -18,8 +18,8 @@ use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use rustix::param::page_size;
 
-use self::backing::{Backing, prepare};
 pub use self::backing::Storage;
+use self::backing::{Backing, prepare};
 use self::entries::Entries;
 use crate::doorbell::Doorbells;
 use crate::memory::{RegisterError, Violation};
@@ -190,7 +190,8 @@ impl Region {
     /// Returns whether its octets could not be kept. They are there as before, but the file is not to be trusted, and each
     /// SYNC fails.
     pub fn is_spoiled(&self) -> bool {
-        let backing = self.backing.as_ref().or_else(|| self.kept().and_then(|(whole, _)| whole.backing.as_ref()));
+        let backing =
+            self.backing.as_ref().or_else(|| self.kept().and_then(|(whole, _)| whole.backing.as_ref()));
         backing.is_some_and(Backing::is_spoiled)
     }
 

@@ -282,7 +282,8 @@ mod tests {
     #[test]
     fn syncs_take_elements_and_nothing_else() {
         let queue = SendQueue::new(4, 2, 8);
-        let sges = [Sge { addr: 1 << 40, length: 9, lkey: Stag(5) }, Sge { addr: 7, length: 0, lkey: Stag(6) }];
+        let sges =
+            [Sge { addr: 1 << 40, length: 9, lkey: Stag(5) }, Sge { addr: 7, length: 0, lkey: Stag(6) }];
         queue.post(&wr(SendOpcode::Sync, Data::Sges(&sges))).unwrap();
         assert_eq!(queue.post(&wr(SendOpcode::Sync, Data::Inline(b""))), Err(PostError::BadFlags));
         let solicited = SendWr { solicited: true, ..wr(SendOpcode::Sync, Data::Sges(&sges)) };

@@ -77,8 +77,18 @@ pub(super) fn list(found: &[Found], folder: &Path, is_json: bool) -> Result<(), 
         return Ok(());
     }
     let columns = ["pid", "device", "address", "qps", "mrs", "cqs", "connections", "listeners"];
-    let mut table =
-        Table::new(&["PROCESS", "DEVICE", "PROGRAM", "ADDRESS", "QP", "MR", "CQ", "CM", "LISTENERS", "THREADS"]);
+    let mut table = Table::new(&[
+        "PROCESS",
+        "DEVICE",
+        "PROGRAM",
+        "ADDRESS",
+        "QP",
+        "MR",
+        "CQ",
+        "CM",
+        "LISTENERS",
+        "THREADS",
+    ]);
     for Found { program, answer } in found {
         let mut row: Vec<String> = columns.iter().map(|column| cell(&answer[*column])).collect();
         row.insert(2, program.clone());

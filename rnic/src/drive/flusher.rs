@@ -11,7 +11,7 @@ use weft_verbs::Syncer;
 
 use crate::drive::Engines;
 use crate::drive::thread::Alarm;
-use crate::engine::syncing::SyncQueue;
+use crate::engine::sync_queue::SyncQueue;
 
 /// Carries out the SYNCs of a device until it is dropped. It finishes those that have begun.
 #[derive(Debug)]

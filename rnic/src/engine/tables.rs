@@ -16,7 +16,7 @@ use crate::engine::cq::CqShared;
 use crate::engine::memory::Memory;
 use crate::engine::notices::Notices;
 use crate::engine::srq::SrqShared;
-use crate::engine::syncing::Syncing;
+use crate::engine::sync_queue::Syncing;
 use crate::engine::table::Connections;
 use crate::events::asynchronous::AsyncQueue;
 use crate::events::channel::Channel;

@@ -18,7 +18,8 @@ impl QueuePair {
         let job = self.sync.take().unwrap_or_default();
         let ranges = self.work.sges.iter().filter(|sge| sge.length > 0);
         let begun = job.begin(ranges.map(|sge| {
-            memory.check(self.claim(sge.lkey, Access::LOCAL_READ), sge.addr, sge.length as usize)
+            memory
+                .check(self.claim(sge.lkey, Access::LOCAL_READ), sge.addr, sge.length as usize)
                 .map(|span| (span.region(), span.offset(), sge.length as usize))
         }));
         self.sync = Some(job);
