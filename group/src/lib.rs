@@ -23,6 +23,7 @@ mod greeting;
 mod group;
 mod key;
 mod link;
+mod lock;
 mod message;
 mod op;
 mod opening;
@@ -42,6 +43,7 @@ pub use control::{
 pub use greeting::{GREETING_LEN, Greeting, MAGIC, Token};
 pub use group::Group;
 pub use key::Key;
+pub use lock::{Lock, Owner, Step, backoff};
 pub use message::{
     MAX_MESSAGE, Message, Name, Originals, UNTOUCHED, decode, decode_acknowledgement, encode, message_len,
 };

@@ -4,6 +4,7 @@
 
 mod chain;
 mod hosts;
+mod locked;
 mod memory;
 mod model;
 mod refusals;
