@@ -25,6 +25,7 @@ mod key;
 mod link;
 mod lock;
 mod message;
+mod mirror;
 mod op;
 mod opening;
 mod program;
@@ -47,6 +48,7 @@ pub use lock::{Lock, Owner, Step, backoff};
 pub use message::{
     MAX_MESSAGE, Message, Name, Originals, UNTOUCHED, decode, decode_acknowledgement, encode, message_len,
 };
+pub use mirror::{Mirror, MirrorError};
 pub use op::{Copy, MAX_REPLICAS, Op, OpError, Replicas, Swap};
 pub use opening::{Options, Topology, status};
 pub use program::{ELEMENTS, Parts, Place, STEPS};

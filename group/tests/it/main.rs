@@ -6,6 +6,7 @@ mod chain;
 mod hosts;
 mod locked;
 mod memory;
+mod mirrored;
 mod model;
 mod refusals;
 mod server;
