@@ -19,6 +19,8 @@
 
 mod control;
 mod deadline;
+#[doc(hidden)]
+pub mod fuzzing;
 mod greeting;
 mod group;
 mod key;

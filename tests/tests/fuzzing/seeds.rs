@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use weft_tests::fuzzing;
 
-use crate::{dialogs, layers, scripts, sockets, talk, verbs};
+use crate::{dialogs, groups, layers, scripts, sockets, talk, verbs};
 
 /// The seeds of a target: name and octets.
 pub(crate) fn read(target: &str) -> Vec<(String, Vec<u8>)> {
@@ -34,6 +34,7 @@ fn made(target: &str) -> Vec<(String, Vec<u8>)> {
     match target {
         "stream" => [scripts::all(), dialogs::all()].concat(),
         "verbs_ops" => verbs::seeds(),
+        "group_message" | "group_control" => groups::all(target),
         "sockets_link" | "sockets_calls" | "sockets_far" => sockets::all(target),
         "sockets_message" | "sockets_order" | "sockets_answer" | "sockets_letter" | "sockets_record"
         | "sockets_session" => talk::all(target),
@@ -131,6 +132,10 @@ fn run(target: &str, octets: &[u8]) {
         "sockets_record" => weft_sockets::fuzzing::record(octets),
         "sockets_link" => fuzzing::sockets_link(octets),
         "sockets_calls" => fuzzing::sockets_calls(octets),
+        "group_control" => weft_group::fuzzing::control(octets),
+        "group_message" => {
+            let _arrived = weft_group::fuzzing::message(octets);
+        }
         "capture" => {
             let _records = weft_cli::fuzzing::capture(octets);
         }
@@ -146,7 +151,7 @@ fn run(target: &str, octets: &[u8]) {
 
 /// Octets of each seed that are changed.
 const CHANGES: usize = 40;
-const TARGETS: [&str; 20] = [
+const TARGETS: [&str; 22] = [
     "mpa_startup",
     "mpa_deframe",
     "ddp_header",
@@ -167,4 +172,6 @@ const TARGETS: [&str; 20] = [
     "capture",
     "stream",
     "verbs_ops",
+    "group_message",
+    "group_control",
 ];
