@@ -8,7 +8,7 @@
 //! then steps    octet 0, low two bits: what to send
 //!               0  a good message, with octets changed: their number, then for each a place (2) and a value
 //!               1  a message of any octets: their number (2), then the octets
-//!               2  a Write: place (8), number of octets (2), and nothing more, since the octets do not matter
+//!               2  a Write: place (2, signed), number of octets (2), and nothing more, since the octets do not matter
 //!               3  nothing
 //!               bit 2: all comes to rest before the next step
 //! ```
@@ -64,7 +64,10 @@ pub fn message(octets: &[u8]) -> usize {
                 let len = usize::from(input.short()) % (2 * MAX_MESSAGE);
                 world.send(input.take(len));
             }
-            2 => world.write(input.long(), usize::from(input.short())),
+            2 => {
+                let place = i16::from_be_bytes([input.octet(), input.octet()]);
+                world.write(i64::from(place).cast_unsigned(), usize::from(input.short()) % (2 * LEN));
+            }
             _ => {}
         }
         if how & 4 != 0 {
@@ -106,10 +109,6 @@ impl<'a> Input<'a> {
 
     fn short(&mut self) -> u16 {
         u16::from_be_bytes([self.octet(), self.octet()])
-    }
-
-    fn long(&mut self) -> u64 {
-        (0..8).fold(0, |word, _| word << 8 | u64::from(self.octet()))
     }
 
     fn take(&mut self, len: usize) -> &'a [u8] {
@@ -290,6 +289,17 @@ mod tests {
         for head in [0, 1] {
             let steps = [0b100, 0].repeat(20);
             assert_eq!(message(&[&[head][..], &steps].concat()), 20);
+        }
+    }
+
+    /// Writes that begin or end around the ends of the range.
+    #[test]
+    fn writes_stay_inside_of_the_range() {
+        for place in [-65_i16, -9, -8, -1, 0, 1, 4031, 4088, 4095, 4096, 4160] {
+            for len in [0_u16, 1, 8, 65, 4096, 4097] {
+                let write = [&[1, 0b110][..], &place.to_be_bytes(), &len.to_be_bytes()].concat();
+                message(&[&write[..], &[0b100, 0]].concat());
+            }
         }
     }
 

@@ -134,7 +134,6 @@ impl Server {
             is_begun: false,
             is_entered: false,
             waiting: None,
-            is_left: false,
         })
     }
 

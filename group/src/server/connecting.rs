@@ -101,13 +101,9 @@ impl Server {
     fn take_outward(&mut self, request: RequestId, token: Token) -> Option<()> {
         let device = self.device.clone();
         let session = self.find(|session| session.outward == token && session.successor().is_none())?;
-        if session.is_left {
-            return None;
-        }
+        // A second connection finds the queue pair in use.
         let (qp, id) = session.outward();
-        device.accept(request, qp, ConnParam { id, ..ConnParam::NONE }).ok()?;
-        session.is_left = true;
-        Some(())
+        device.accept(request, qp, ConnParam { id, ..ConnParam::NONE }).ok()
     }
 
     fn find(&mut self, matches: impl Fn(&Hosted) -> bool) -> Option<&mut Hosted> {

@@ -27,8 +27,6 @@ pub(super) struct Hosted {
     pub(super) is_entered: bool,
     /// A connection to IN that came before the program was posted.
     pub(super) waiting: Option<RequestId>,
-    /// The client has a connection to OUT, or is about to.
-    pub(super) is_left: bool,
 }
 
 /// The next replica of the chain.
@@ -58,11 +56,12 @@ impl Hosted {
         }
     }
 
-    /// Returns the queue pair that a token admits to, with the number of its connection; whether it is IN.
+    /// Returns IN, with the number of its connection.
     pub(super) fn inward(&self) -> (&Qp, u64) {
         (self.replica.inward(), self.numbers[0])
     }
 
+    /// Returns OUT, with the number of its connection.
     pub(super) fn outward(&self) -> (&Qp, u64) {
         (self.replica.outward(), self.numbers[1])
     }

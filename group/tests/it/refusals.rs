@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 
 use weft_group::{
-    Greeting, Key, Limits, Member, OpError, Options, Session, SessionError, Token, Topology, status,
+    Answer, Greeting, Hello, Key, Limits, Member, OpError, Open, Opened, Options, Request, Session,
+    SessionError, Token, Topology, VERSION, status,
 };
 use weft_rnic::{Access, CmEvent, ConnParam, Data, Device, Qp, QpInit, RecvWr, SendOpcode, SendWr};
 
@@ -140,6 +141,42 @@ fn strangers_do_not_get_in() {
     assert_eq!(state.open, 1);
     let id = session.write(0, b"goes on").unwrap();
     session.wait(id).unwrap();
+}
+
+/// A client that does by hand what `Session::open` does: each token admits one connection, of its own kind.
+#[test]
+fn a_token_admits_once() {
+    let group = Group::new(1, &Limits::default());
+    let address = group.members()[0].address;
+    let stranger = || Stranger::new(&group.client, address);
+    let control = stranger();
+    assert!(control.connect(&Greeting::Control.encode()));
+    let hello = Request::Hello(Hello { version: VERSION, key: None });
+    assert!(control.ask(&hello.encode()).contains("welcome"));
+    let members = vec![Member::from(address)];
+    let open = Open { epoch: 1, session: 2, members, index: 0, range: 0..64, window: 4 };
+    let opened = control.ask(&Request::Open(open.clone()).encode());
+    let Ok(Answer::Opened(Opened { inward, outward, .. })) = Answer::parse(opened.as_bytes()) else {
+        panic!("{opened}")
+    };
+    assert_ne!(inward, outward);
+    let again = control.ask(&Request::Open(open).encode());
+    assert!(again.contains("this connection has a session already"), "{again}");
+    let mut near = outward;
+    near.0[15] ^= 1;
+    for wrong in [near, inward, Token([0; 16])] {
+        assert!(!stranger().connect(&Greeting::Outward(wrong).encode()), "{wrong:?}");
+    }
+    for wrong in [near, outward, Token([0; 16])] {
+        assert!(!stranger().connect(&Greeting::Inward(wrong).encode()), "{wrong:?}");
+    }
+    let (tail, head) = (stranger(), stranger());
+    assert!(tail.connect(&Greeting::Outward(outward).encode()));
+    assert!(!stranger().connect(&Greeting::Outward(outward).encode()), "a second time");
+    assert!(head.connect(&Greeting::Inward(inward).encode()));
+    assert!(!stranger().connect(&Greeting::Inward(inward).encode()), "a second time");
+    assert!(control.ask(&Request::Close.encode()).contains("closed"));
+    assert!(!stranger().connect(&Greeting::Outward(outward).encode()), "the session has ended");
 }
 
 /// A queue pair that somebody connects who was not asked.
