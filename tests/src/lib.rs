@@ -7,6 +7,7 @@
 pub mod catalogue;
 pub mod command_line;
 pub mod fuzzing;
+mod groups;
 mod loopback;
 mod pair;
 mod peer;

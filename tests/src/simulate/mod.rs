@@ -38,7 +38,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub use sabotage::Sabotage;
 pub use tally::Tally;
 
-use crate::sockets;
+use crate::{groups, sockets};
 use plan::Plan;
 use sabotage::Saboteur;
 use trace::{Trace, text_of};
@@ -72,6 +72,8 @@ pub struct Options {
     pub sabotage: Option<Sabotage>,
     /// A step that programs with sockets leave out.
     pub left_out: Option<sockets::Sabotage>,
+    /// An octet of a group's replica changes by itself.
+    pub is_spoiled: bool,
 }
 
 /// What is simulated.
@@ -84,6 +86,8 @@ pub enum Kind {
     Sockets,
     /// The same on two hosts, whose daemons have lanes.
     Hosts,
+    /// Chains of replicas, and their clients.
+    Groups,
 }
 
 impl Kind {
@@ -93,6 +97,7 @@ impl Kind {
             Self::Verbs => "verbs",
             Self::Sockets => "sockets",
             Self::Hosts => "hosts",
+            Self::Groups => "groups",
         }
     }
 }
@@ -112,6 +117,11 @@ pub fn run(seed: u64, options: Options) -> Outcome {
         Kind::Sockets | Kind::Hosts => {
             let is_far = options.kind == Kind::Hosts;
             let run = sockets::simulate(seed, is_far, options.trace, options.left_out);
+            (outcome.hash, outcome.tally, outcome.lines) = (run.hash, run.tally, run.lines);
+            run.result
+        }
+        Kind::Groups => {
+            let run = groups::simulate(seed, options.trace, options.is_spoiled);
             (outcome.hash, outcome.tally, outcome.lines) = (run.hash, run.tally, run.lines);
             run.result
         }

@@ -1,5 +1,6 @@
 //! Seeds of the simulation, and the proof that its model can fail.
 
+mod groups;
 mod sockets;
 
 use weft_tests::simulate::{Kind, Options, Outcome, Sabotage, Tally, command, run};

@@ -59,6 +59,8 @@ enum World {
     Sockets,
     /// The same on two hosts, whose daemons have lanes
     Hosts,
+    /// Chains of replicas, and their clients
+    Groups,
 }
 
 impl Args {
@@ -67,6 +69,7 @@ impl Args {
             World::Verbs => Kind::Verbs,
             World::Sockets => Kind::Sockets,
             World::Hosts => Kind::Hosts,
+            World::Groups => Kind::Groups,
         }
     }
 }
