@@ -230,7 +230,8 @@ impl Group {
         if self.members.json {
             writeln!(out, "{}", json!({"octets": octets, "replicas": replicas}))?;
         } else {
-            writeln!(out, "{octets} octets {what} at {replicas} replicas")?;
+            let plural = if replicas == 1 { "" } else { "s" };
+            writeln!(out, "{octets} octets {what} at {replicas} replica{plural}")?;
         }
         Ok(())
     }

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use weft_group::{Fresh, Member, Options, Replicas, Session, SessionError};
 use weft_rnic::{Config, Device, Ground, Progress};
@@ -45,7 +47,8 @@ impl Group {
             .iter()
             .map(|address| Member::from(address.parse::<std::net::SocketAddr>().unwrap()))
             .collect();
-        Session::open(device, &members, &Options::default()).unwrap()
+        let options = Options { timeout: Duration::from_secs(2), ..Options::default() };
+        Session::open(device, &members, &options).unwrap()
     }
 }
 
@@ -200,6 +203,44 @@ fn a_killed_replica_is_named() {
         group.addresses.remove(killed);
         assert_eq!(good(group.client("read", "0 6")), ["before"]);
     }
+}
+
+/// A replica stops, and its connections stay: the client gives up after its timeout.
+#[test]
+fn a_stopped_replica_is_a_timeout() {
+    for stopped in 0..3 {
+        let mut group = Group::start("");
+        let device = device();
+        let mut session = group.session(&device);
+        let id = session.write(0, b"before").unwrap();
+        session.wait(id).unwrap();
+        let pid = Pid::from_raw(i32::try_from(group.servers[stopped].id()).unwrap()).unwrap();
+        kill_process(pid, Signal::STOP).unwrap();
+        // The signal takes a moment to reach all threads.
+        let end = loop {
+            if let Err(error) = session.write(8, b"behind").and_then(|id| session.wait(id)) {
+                break error;
+            }
+        };
+        assert_eq!(end, SessionError::TimedOut);
+        assert_eq!(session.write(16, b"more"), Err(SessionError::TimedOut), "the session is over");
+        drop(session);
+        group.addresses.remove(stopped);
+        assert_eq!(good(group.client("read", "0 6")), ["before"]);
+    }
+}
+
+/// On a wire of its own a replica has an address of its own.
+#[test]
+fn a_replica_on_a_wire() {
+    let folder = Folder::new();
+    let wire = path_in(&folder, "wire");
+    let line = "group server --listen 10.0.0.1:7471 --memory 64K";
+    let server = Process::weft(&format!("{line} --netif unix-listen:{wire} --ip 10.0.0.1/24"));
+    let write = "group client write --members 10.0.0.1:7471 0 hello";
+    let written = run(&format!("{write} --netif unix:{wire} --ip 10.0.0.2/24"));
+    assert_eq!(good(written), ["5 octets written at 1 replica"]);
+    assert_eq!(server.line(), "replica at 10.0.0.1:7471: 65536 octets, 8 sessions at most");
 }
 
 /// 10,000 operations of all kinds: no thread of a replica but that of its device was switched to.
