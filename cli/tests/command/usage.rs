@@ -6,24 +6,24 @@ use crate::help::commands_of;
 use crate::process::run;
 
 /// Arguments, and the line about them.
-const TABLE: [(&str, &str); 84] = [
+const TABLE: [(&str, &str); 88] = [
     (
         "",
-        "weft: a command is missing: demo, rping, run, sockets, daemon, decode, conform, stat and bench (`weft --help` explains",
+        "weft: a command is missing: demo, rping, run, sockets, daemon, decode, group, conform, stat and bench (`weft --help` explains",
     ),
     (
         "frobnicate",
-        "weft: there is no command `frobnicate` (there are demo, rping, run, sockets, daemon, decode, conform, stat and bench)",
+        "weft: there is no command `frobnicate` (there are demo, rping, run, sockets, daemon, decode, group, conform, stat and bench)",
     ),
     ("help frobnicate", "weft: there is no command `frobnicate` (there are demo, rping, run,"),
-    ("bench frobnicate", "weft bench: there is no command `frobnicate` (there are run, sweep and sockets)"),
+    ("bench frobnicate", "weft bench: there is no command `frobnicate` (there are run, sweep, sockets and group)"),
     (
         "help bench frobnicate",
-        "weft bench: there is no command `frobnicate` (there are run, sweep and sockets)",
+        "weft bench: there is no command `frobnicate` (there are run, sweep, sockets and group)",
     ),
     (
         "bench --quick frobnicate",
-        "weft bench: there is no command `frobnicate` (there are run, sweep and sockets)",
+        "weft bench: there is no command `frobnicate` (there are run, sweep, sockets and group)",
     ),
     (
         "bench run frobnicate",
@@ -109,6 +109,13 @@ const TABLE: [(&str, &str); 84] = [
     ("conform 10.0.0.1 --port 0", "weft conform: --port: `0` is not a whole number from 1 to 65535"),
     ("conform 10.0.0.1 --only 5044-7 frob", "weft conform: --only frob: no check has that name"),
     ("conform --list --pcap x", "weft conform: missing: --ip <CIDR[,gw ADDR]>, --netif <SPEC>"),
+    ("group", "weft group: a command is missing: server, client"),
+    ("group client read 0 4", "weft group client read: missing: --members <ADDR:PORT[,...]>"),
+    (
+        "group client read --members 10.0.0.1 0 4",
+        "weft group client read: --members: `10.0.0.1` is no address with a port",
+    ),
+    ("group server --memory 1M", "weft group server: missing: --listen <ADDR:PORT>"),
     ("stat x", "weft stat: PID: `x` is neither the number of a process nor that of a device"),
     ("stat 0", "weft stat: PID: `0` is neither"),
     ("stat 1-x", "weft stat: PID: `1-x` is neither"),
@@ -156,7 +163,7 @@ fn arguments_without_sense_get_one_line_and_status_2() {
 /// The complaint has the commands of the help, in the same order. So a new command cannot be forgotten.
 #[test]
 fn the_complaint_about_a_wrong_command_names_all_commands() {
-    for command in ["", "bench "] {
+    for command in ["", "bench ", "group ", "group client "] {
         let commands = commands_of(command);
         assert!(commands.len() >= 2, "{command}: {commands:?}");
         let wrong = run(&format!("{command}no-such-command"));
