@@ -5,6 +5,7 @@
 //! queues; a message rewrites operands of the requests of its slot.
 //!
 //! ```text
+//! durability  what flushed octets survive
 //! op       operations, and whether one makes sense
 //! window   the operations under way, and conflicts between them
 //! message  the octets of an operation
@@ -19,6 +20,7 @@
 
 mod control;
 mod deadline;
+mod durability;
 #[doc(hidden)]
 pub mod fuzzing;
 mod greeting;
@@ -43,6 +45,7 @@ pub use control::{
     Answer, End, Hello, KEY_LEN, MAX_CONTROL, Malformed, Member, Open, Opened, Request, SessionStatus,
     Status, VERSION, Welcome,
 };
+pub use durability::Durability;
 pub use greeting::{GREETING_LEN, Greeting, MAGIC, Token};
 pub use group::Group;
 pub use key::Key;

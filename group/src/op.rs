@@ -129,7 +129,11 @@ impl Op {
         if self.swap.is_some_and(|swap| swap.at % 8 != 0) {
             return Err(OpError::Unaligned);
         }
-        if self.write.as_ref().is_some_and(|write| write.end - write.start > piece.into()) {
+        let is_longer = |range: &Option<Range<u64>>, max: u32| {
+            range.as_ref().is_some_and(|range| range.end - range.start > max.into())
+        };
+        // An entry has 32 bits for the octets to flush.
+        if is_longer(&self.write, piece) || is_longer(&self.flush, u32::MAX) {
             return Err(OpError::TooLong);
         }
         let sink = self.copy.as_ref().map(Copy::sink);

@@ -8,6 +8,7 @@ use weft_rnic::{CmEvent, CompChannel, ConnParam, Device, EventQueue, News, Pd, Q
 
 use crate::control::{Answer, Hello, Member, Open, Opened, Request, Status, VERSION, Welcome};
 use crate::deadline::Deadline;
+use crate::durability::Durability;
 use crate::greeting::Greeting;
 use crate::key::Key;
 use crate::link::Link;
@@ -41,6 +42,9 @@ pub struct Options {
     pub range: Option<Range<u64>>,
     /// The epoch of the group.
     pub epoch: u64,
+    /// What the memory of the replicas survives. The default asks each replica to flush, which is right for all memory;
+    /// [`Durability::Volatile`] spares replicas without files the question.
+    pub durability: Durability,
     /// The group's key, if it has one.
     pub key: Option<Key>,
 }
@@ -54,6 +58,7 @@ impl Default for Options {
             timeout: Duration::from_secs(5),
             range: None,
             epoch: 0,
+            durability: Durability::File,
             key: None,
         }
     }
@@ -91,6 +96,7 @@ impl Session {
             piece: options.piece,
             epoch: options.epoch,
             session: opening.session,
+            durability: options.durability,
         };
         let mut session = Self::with(device, terms, (chains.len(), options.timeout))?;
         for ((lane, chain), (link, opened)) in session.lanes().iter_mut().zip(chains).zip(opened) {

@@ -196,11 +196,11 @@ impl Session {
         self.submit(&Op { swap: Some(Swap { at, compare, swap, on }), ..Op::default() }, &[])
     }
 
-    /// Makes octets durable at all replicas (gFLUSH). The memory of replicas is volatile so far: all that was begun before is
-    /// in it when this is done, and nothing else has to be done for it.
+    /// Makes octets durable at all replicas (gFLUSH): what was begun before has reached them when this is done, and is in the
+    /// file where the memory of a replica has one. Volatile memory has nothing more to be done.
     ///
     /// # Errors
-    /// [`SessionError`].
+    /// [`SessionError`]; [`OpError::TooLong`] for 4 GiB and more.
     pub fn flush(&mut self, range: core::ops::Range<u64>) -> Result<OpId, SessionError> {
         self.submit(&Op { flush: Some(range), ..Op::default() }, &[])
     }
@@ -216,7 +216,8 @@ impl Session {
             return Err(OpError::Bounds.into());
         }
         // Volatile memory is flushed when the rest is done.
-        self.begin(&Op { flush: None, ..op.clone() }, octets, true)
+        let flush = op.flush.clone().filter(|_| self.terms.durability.takes_sync());
+        self.begin(&Op { flush, ..op.clone() }, octets, true)
     }
 
     /// Takes what is done, oldest first, and returns how many there were.

@@ -127,6 +127,7 @@ fn open(
         piece: plan.piece,
         epoch: 1,
         session: number,
+        durability: weft_group::Durability::Volatile,
     };
     let mut session = Session::new(device, terms).map_err(say("making a session"))?;
     let mut stags = Vec::new();

@@ -1,5 +1,7 @@
 //! The terms of a session.
 
+use crate::durability::Durability;
+
 /// What the client and the replicas have agreed on.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
@@ -15,6 +17,8 @@ pub struct Terms {
     pub epoch: u64,
     /// The session.
     pub session: u64,
+    /// What the memory of the replicas survives. It decides whether a flush is work for them.
+    pub durability: Durability,
 }
 
 impl Terms {

@@ -9,26 +9,26 @@ use proptest::collection::vec;
 use proptest::strategy::{Strategy as _, ValueTree as _};
 use proptest::test_runner::{Config as Runs, TestRunner};
 use weft_group::{
-    Copy, Done, Op, OpError, OpId, Replica, Replicas, Session, SessionError, Shape, Swap, Terms,
+    Copy, Done, Durability, Op, OpError, OpId, Replica, Replicas, Session, SessionError, Shape, Swap, Terms,
 };
 use weft_rnic::{CmEvent, Config, ConnParam, Device, EventChannel, Ground, Listener, Progress, Qp, Region};
 
 use crate::model::{Model, octets, op};
 
-const LEN: usize = 4096;
-const WINDOW: u32 = 8;
+pub(crate) const LEN: usize = 4096;
+pub(crate) const WINDOW: u32 = 8;
 const PIECE: u32 = 600;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A device of its own, with its port.
-struct Host {
-    device: Device,
+pub(crate) struct Host {
+    pub(crate) device: Device,
     events: EventChannel,
     listener: Listener,
 }
 
 impl Host {
-    fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         let config = Config { progress: Progress::Thread, ..Config::host(Ipv4Addr::LOCALHOST.into(), seed) };
         let device = Device::open(Ground::Host, config).unwrap();
         let events = device.create_event_channel().unwrap();
@@ -37,11 +37,13 @@ impl Host {
     }
 
     fn event(&self) -> CmEvent {
-        self.events.wait(Some(PATIENCE)).expect("an event")
+        // What was connected before may end at any moment.
+        let mut events = core::iter::from_fn(|| self.events.wait(Some(PATIENCE)));
+        events.find(|event| !matches!(event, CmEvent::Disconnected { .. })).expect("an event")
     }
 
     /// Connects a queue pair of this host to one of another host.
-    fn connect(&self, qp: &Qp, other: &Self, to: &Qp) {
+    pub(crate) fn connect(&self, qp: &Qp, other: &Self, to: &Qp) {
         let param = ConnParam { peer_to_peer: Some(true), ..ConnParam::default() };
         self.device.connect(&self.events, qp, other.listener.local_addr(), param).unwrap();
         let CmEvent::ConnectRequest(request) = other.event() else { panic!("no request") };
@@ -54,10 +56,10 @@ impl Host {
 }
 
 /// A chain, and its client.
-struct Chain {
-    memories: Vec<Arc<Region>>,
+pub(crate) struct Chain {
+    pub(crate) memories: Vec<Arc<Region>>,
     replicas: Vec<Replica>,
-    session: Session,
+    pub(crate) session: Session,
     _hosts: Vec<Host>,
 }
 
@@ -68,16 +70,22 @@ impl Chain {
 
     /// The client believes that the range has `len` octets.
     fn of(replicas: usize, len: u64) -> Self {
+        let memories = (0..replicas).map(|_| Arc::new(Region::owned(LEN + 64).unwrap())).collect();
+        Self::on(memories, len, Durability::Volatile)
+    }
+
+    /// Each replica has one of `memories`.
+    pub(crate) fn on(memories: Vec<Arc<Region>>, len: u64, durability: Durability) -> Self {
+        let replicas = memories.len();
         let hosts: Vec<Host> = (0..=replicas as u64).map(Host::new).collect();
         let client = &hosts[replicas];
-        let memories: Vec<_> = (0..replicas).map(|_| Arc::new(Region::owned(LEN + 64).unwrap())).collect();
         let made: Vec<_> = (0..replicas)
             .map(|index| {
                 let shape = Shape { index, replicas, window: WINDOW, range: 64..64 + LEN };
                 Replica::new(&hosts[index].device, &memories[index], shape).unwrap()
             })
             .collect();
-        let terms = Terms { replicas, window: WINDOW, len, piece: PIECE, epoch: 3, session: 4 };
+        let terms = Terms { replicas, window: WINDOW, len, piece: PIECE, epoch: 3, session: 4, durability };
         let mut session = Session::new(&client.device, terms).unwrap();
         session.set_target(made[0].data_in());
         // From the tail on: nothing reaches a replica before its program is posted.
@@ -94,7 +102,7 @@ impl Chain {
     }
 
     /// Waits for what is done next.
-    fn done(&mut self) -> Result<Done, SessionError> {
+    pub(crate) fn done(&mut self) -> Result<Done, SessionError> {
         let mut out = [Done { id: OpId(0), originals: [0; 16] }];
         for looks in 0..30_000 {
             if self.session.poll(&mut out)? == 1 {
@@ -105,7 +113,7 @@ impl Chain {
         panic!("no acknowledgement, {} under way", self.session.under_way())
     }
 
-    fn contents(&self, replica: usize) -> Vec<u8> {
+    pub(crate) fn contents(&self, replica: usize) -> Vec<u8> {
         let mut octets = vec![0; LEN];
         assert!(self.memories[replica].copy_out(64, &mut octets));
         octets

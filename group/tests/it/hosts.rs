@@ -18,8 +18,13 @@ pub(crate) struct Host {
 
 impl Host {
     pub(crate) fn new(seed: u64, limits: Limits) -> Self {
+        Self::on(Region::owned(LEN).unwrap(), seed, limits)
+    }
+
+    /// Its memory is this one, of [`LEN`] octets.
+    pub(crate) fn on(memory: Region, seed: u64, limits: Limits) -> Self {
         let device = device(seed, Progress::Thread);
-        let memory = Arc::new(Region::owned(LEN).unwrap());
+        let memory = Arc::new(memory);
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let server = Server::new(&device, (Arc::clone(&memory), LEN as u64), address, limits).unwrap();
         Self { memory, server: server.start().unwrap(), _device: device }

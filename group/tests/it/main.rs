@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod chain;
+mod flush;
+mod hostile;
 mod hosts;
 mod locked;
 mod memory;

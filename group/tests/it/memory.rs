@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use weft_group::{Group, Op, OpError, OpId, Originals, SessionError, Terms, UNTOUCHED, Window};
+use weft_group::{Durability, Group, Op, OpError, OpId, Originals, SessionError, Terms, UNTOUCHED, Window};
 
 /// A session with a group that is in memory. Clones are the same session.
 #[derive(Clone, Debug)]
@@ -31,7 +31,15 @@ impl Memory {
 
     fn of(memory: Vec<u8>) -> Self {
         let len = memory.len() as u64;
-        let terms = Terms { replicas: 1, window: 8, len, piece: 5000, epoch: 1, session: 1 };
+        let terms = Terms {
+            replicas: 1,
+            window: 8,
+            len,
+            piece: 5000,
+            epoch: 1,
+            session: 1,
+            durability: Durability::Volatile,
+        };
         let durable = memory.clone();
         let (window, under_way, done) = (Window::new(8), VecDeque::new(), HashMap::new());
         let over = SessionError::Lost(None);

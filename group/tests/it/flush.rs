@@ -1,0 +1,136 @@
+//! Replicas whose memory has a copy in a file.
+
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use weft_group::{Copy, Durability, Op, OpError, Replicas, SessionError, Swap};
+use weft_rnic::{Region, Storage};
+
+use crate::chain::{Chain, LEN, WINDOW};
+
+/// Where the range of the session begins in the memory of a replica.
+const FIRST: usize = 64;
+
+/// Makes a memory on a new file. The second handle reads the file.
+fn kept() -> (Arc<Region>, File) {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let path = std::env::temp_dir().join(format!("weft-group-{}-{number}", std::process::id()));
+    let open = || File::options().create(true).truncate(false).read(true).write(true).open(&path).unwrap();
+    let (memory, file) = (Region::on_file(open(), LEN + FIRST).unwrap(), open());
+    std::fs::remove_file(path).unwrap();
+    (Arc::new(memory), file)
+}
+
+fn contents(mut file: &File) -> Vec<u8> {
+    let mut octets = Vec::new();
+    file.rewind().unwrap();
+    file.read_to_end(&mut octets).unwrap();
+    octets.split_off(FIRST)
+}
+
+/// A flush that is acknowledged is in the files of all replicas, whatever part of a pass it was. Nothing else is.
+#[test]
+fn what_was_flushed_is_in_all_files() {
+    for replicas in 1..=3 {
+        let (memories, files): (Vec<_>, Vec<_>) = (0..replicas).map(|_| kept()).unzip();
+        let mut chain = Chain::on(memories, LEN as u64, Durability::File);
+        let session = &mut chain.session;
+        session.write(10, b"written and flushed").unwrap();
+        session.write(100, b"written only").unwrap();
+        session.flush(10..20).unwrap();
+        for _ in 0..3 {
+            chain.done().unwrap();
+        }
+        let mut expected = vec![0; LEN];
+        expected[10..20].copy_from_slice(b"written an");
+        assert!(files.iter().all(|file| contents(file) == expected));
+        // Everything in one pass: the flush is the last of it.
+        let op = Op {
+            write: Some(200..204),
+            copy: Some(Copy { from: 10, to: 208, len: 7 }),
+            swap: Some(Swap {
+                at: 216,
+                compare: 0,
+                swap: u64::from_ne_bytes(*b"swapped!"),
+                on: Replicas::ALL,
+            }),
+            flush: Some(200..224),
+        };
+        chain.session.submit(&op, b"pass").unwrap();
+        chain.done().unwrap();
+        expected[200..204].copy_from_slice(b"pass");
+        expected[208..215].copy_from_slice(b"written");
+        expected[216..224].copy_from_slice(b"swapped!");
+        assert!(files.iter().all(|file| contents(file) == expected));
+    }
+}
+
+/// Many laps with as many operations under way as there is room for. Each octet that was acknowledged is in the files.
+#[test]
+fn flushes_of_many_laps() {
+    let (memories, files): (Vec<_>, Vec<_>) = (0..3).map(|_| kept()).unzip();
+    let mut chain = Chain::on(memories, LEN as u64, Durability::File);
+    let mut model = vec![0; LEN];
+    for lap in 0..20_u8 {
+        for slot in 0..WINDOW as usize {
+            let at = slot * 400 + usize::from(lap) * 13;
+            let octets = [lap + 1; 100];
+            model[at..at + 100].copy_from_slice(&octets);
+            let range = at as u64..at as u64 + 100;
+            let op = Op { write: Some(range.clone()), flush: Some(range), ..Op::default() };
+            chain.session.submit(&op, &octets).unwrap();
+        }
+        for _ in 0..WINDOW {
+            chain.done().unwrap();
+        }
+        assert!(files.iter().all(|file| contents(file) == model), "lap {lap}");
+    }
+    assert!((0..3).all(|replica| chain.contents(replica) == model));
+}
+
+/// A disk without room.
+#[derive(Debug)]
+struct Full;
+
+impl Storage for Full {
+    fn write_at(&self, _: &[u8], _: u64) -> io::Result<()> {
+        Err(io::ErrorKind::StorageFull.into())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The flush of one replica fails. It is not acknowledged, the session ends, and the replica is marked.
+#[test]
+fn a_full_disk_ends_the_session() {
+    for failing in 0..3 {
+        let (mut memories, files): (Vec<_>, Vec<_>) = (0..3).map(|_| kept()).unzip();
+        let full = Region::owned(LEN + FIRST).unwrap().stored(Box::new(Full)).unwrap();
+        memories[failing] = Arc::new(full);
+        let mut chain = Chain::on(memories, LEN as u64, Durability::File);
+        for turn in 0..2 * u64::from(WINDOW) {
+            chain.session.write(turn, b"octets").unwrap();
+            chain.done().unwrap();
+        }
+        chain.session.flush(0..LEN as u64).unwrap();
+        assert_eq!(chain.done(), Err(SessionError::Lost(None)));
+        let spoiled: Vec<_> = chain.memories.iter().map(|memory| memory.is_spoiled()).collect();
+        assert_eq!(spoiled, [0, 1, 2].map(|replica| replica == failing));
+        for (replica, file) in files.iter().enumerate() {
+            let is_before = replica < failing;
+            assert!(!is_before || contents(file) == chain.contents(replica), "{replica} of {failing}");
+        }
+    }
+}
+
+#[test]
+fn a_flush_has_32_bits_for_its_length() {
+    let (memories, _files): (Vec<_>, Vec<_>) = (0..1).map(|_| kept()).unzip();
+    let mut chain = Chain::on(memories, u64::MAX, Durability::File);
+    assert_eq!(chain.session.flush(0..1 << 32), Err(OpError::TooLong.into()));
+}
