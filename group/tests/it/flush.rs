@@ -5,23 +5,29 @@ use std::io::{self, Read, Seek};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use weft_group::{Copy, Durability, Op, OpError, Replicas, SessionError, Swap};
-use weft_rnic::{Region, Storage};
+use weft_group::{Copy, Durability, Limits, Op, OpError, Replicas, SessionError, Swap, Topology};
+use weft_rnic::{Progress, Region, Storage};
 
 use crate::chain::{Chain, LEN, WINDOW};
+use crate::hosts::{self, Group, Host, device, options};
 
 /// Where the range of the session begins in the memory of a replica.
 const FIRST: usize = 64;
 
 /// Makes a memory on a new file. The second handle reads the file.
 fn kept() -> (Arc<Region>, File) {
+    let (memory, file) = kept_of(LEN + FIRST);
+    (Arc::new(memory), file)
+}
+
+fn kept_of(len: usize) -> (Region, File) {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let path = std::env::temp_dir().join(format!("weft-group-{}-{number}", std::process::id()));
     let open = || File::options().create(true).truncate(false).read(true).write(true).open(&path).unwrap();
-    let (memory, file) = (Region::on_file(open(), LEN + FIRST).unwrap(), open());
+    let (memory, file) = (Region::on_file(open(), len).unwrap(), open());
     std::fs::remove_file(path).unwrap();
-    (Arc::new(memory), file)
+    (memory, file)
 }
 
 fn contents(mut file: &File) -> Vec<u8> {
@@ -65,6 +71,25 @@ fn what_was_flushed_is_in_all_files() {
         expected[208..215].copy_from_slice(b"written");
         expected[216..224].copy_from_slice(b"swapped!");
         assert!(files.iter().all(|file| contents(file) == expected));
+    }
+}
+
+/// Servers whose memories have files, without a word of the client about them.
+#[test]
+fn servers_flush_without_being_told_of_files() {
+    for topology in [Topology::Chain, Topology::Fan] {
+        let (hosts, files): (Vec<_>, Vec<_>) = (0..3)
+            .map(|seed| {
+                let (memory, file) = kept_of(hosts::LEN);
+                (Host::on(memory, seed, Limits::default()), file)
+            })
+            .unzip();
+        let group = Group { hosts, client: device(99, Progress::Thread) };
+        let mut session = group.open(&options(topology)).unwrap();
+        session.write(FIRST as u64, b"kept").unwrap();
+        let id = session.flush(0..100).unwrap();
+        session.wait(id).unwrap();
+        assert!(files.iter().all(|file| contents(file).starts_with(b"kept\0")), "{topology:?}");
     }
 }
 
