@@ -15,12 +15,14 @@
 //! control  the messages by which sessions are opened, greeting how each connection begins, link where they are sent
 //! server   a replica's side of that, opening the client's
 //! group    what stands on a session needs of it: mirror (a file), txlog (transactions), lock (between sessions)
+//! epoch    what a member remembers of epochs, and a change of epoch; membership: the record of a group
 //! ```
 #![forbid(unsafe_code)]
 
 mod control;
 mod deadline;
 mod durability;
+mod epoch;
 #[doc(hidden)]
 pub mod fuzzing;
 mod greeting;
@@ -28,6 +30,7 @@ mod group;
 mod key;
 mod link;
 mod lock;
+mod membership;
 mod message;
 mod mirror;
 mod op;
@@ -46,16 +49,19 @@ pub use control::{
     Status, VERSION, Welcome,
 };
 pub use durability::Durability;
+pub use epoch::change::{Ask, Change, ChangeError, Reply, Sealed};
+pub use epoch::{MemberState, Refusal};
 pub use greeting::{GREETING_LEN, Greeting, MAGIC, Token};
 pub use group::Group;
 pub use key::Key;
 pub use lock::{Lock, Owner, Step, backoff};
+pub use membership::record::{Host, MAX_RECORD, Record, RecordError, Seat, Topology};
 pub use message::{
     MAX_MESSAGE, Message, Name, Originals, UNTOUCHED, decode, decode_acknowledgement, encode, message_len,
 };
 pub use mirror::{Mirror, MirrorError};
 pub use op::{Copy, MAX_REPLICAS, Op, OpError, Replicas, Swap};
-pub use opening::{Options, Topology, status};
+pub use opening::{Options, status};
 pub use program::{ELEMENTS, Parts, Place, STEPS};
 pub use replica::{MAX_WINDOW, Replica, SetupError, Shape};
 pub use server::{Limits, Server, ServerError, Serving};

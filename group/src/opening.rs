@@ -12,19 +12,10 @@ use crate::durability::Durability;
 use crate::greeting::Greeting;
 use crate::key::Key;
 use crate::link::Link;
+use crate::membership::record::Topology;
 use crate::op::MAX_REPLICAS;
 use crate::random::random;
 use crate::session::{Session, SessionError, Terms};
-
-/// How the replicas of a group hang together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Topology {
-    /// Each replica hands operations on to the next one.
-    #[default]
-    Chain,
-    /// The client sends operations to each replica.
-    Fan,
-}
 
 /// What a session is opened with. Start from the default and change what differs.
 #[derive(Clone, Debug)]

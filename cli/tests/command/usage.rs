@@ -16,7 +16,10 @@ const TABLE: [(&str, &str); 88] = [
         "weft: there is no command `frobnicate` (there are demo, rping, run, sockets, daemon, decode, group, conform, stat and bench)",
     ),
     ("help frobnicate", "weft: there is no command `frobnicate` (there are demo, rping, run,"),
-    ("bench frobnicate", "weft bench: there is no command `frobnicate` (there are run, sweep, sockets and group)"),
+    (
+        "bench frobnicate",
+        "weft bench: there is no command `frobnicate` (there are run, sweep, sockets and group)",
+    ),
     (
         "help bench frobnicate",
         "weft bench: there is no command `frobnicate` (there are run, sweep, sockets and group)",

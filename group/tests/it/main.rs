@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod chain;
+mod epochs;
 mod flush;
 mod hostile;
 mod hosts;

@@ -1,0 +1,3 @@
+//! Who decides which hosts are members: a register that is linearizable and outlives the hosts.
+
+pub(crate) mod record;
