@@ -81,7 +81,7 @@ fn servers_flush_without_being_told_of_files() {
         let (hosts, files): (Vec<_>, Vec<_>) = (0..3)
             .map(|seed| {
                 let (memory, file) = kept_of(hosts::LEN);
-                (Host::on(memory, seed, Limits::default()), file)
+                (Host::on((memory, LEN), seed, Limits::default()), file)
             })
             .unzip();
         let group = Group { hosts, client: device(99, Progress::Thread) };

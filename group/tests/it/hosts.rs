@@ -18,15 +18,19 @@ pub(crate) struct Host {
 
 impl Host {
     pub(crate) fn new(seed: u64, limits: Limits) -> Self {
-        Self::on(Region::owned(LEN).unwrap(), seed, limits)
+        Self::of(seed, limits, LEN)
     }
 
-    /// Its memory is this one, of [`LEN`] octets.
-    pub(crate) fn on(memory: Region, seed: u64, limits: Limits) -> Self {
+    pub(crate) fn of(seed: u64, limits: Limits, len: usize) -> Self {
+        Self::on((Region::owned(len).unwrap(), len), seed, limits)
+    }
+
+    /// Its memory is this one, of so many octets.
+    pub(crate) fn on((memory, len): (Region, usize), seed: u64, limits: Limits) -> Self {
         let device = device(seed, Progress::Thread);
         let memory = Arc::new(memory);
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let server = Server::new(&device, (Arc::clone(&memory), LEN as u64), address, limits).unwrap();
+        let server = Server::new(&device, (Arc::clone(&memory), len as u64), address, limits).unwrap();
         Self { memory, server: server.start().unwrap(), _device: device }
     }
 
@@ -45,7 +49,11 @@ pub(crate) struct Group {
 
 impl Group {
     pub(crate) fn new(replicas: u64, limits: &Limits) -> Self {
-        let hosts = (0..replicas).map(|seed| Host::new(seed, limits.clone())).collect();
+        Self::of(replicas, limits, LEN)
+    }
+
+    pub(crate) fn of(replicas: u64, limits: &Limits, len: usize) -> Self {
+        let hosts = (0..replicas).map(|seed| Host::of(seed, limits.clone(), len)).collect();
         Self { hosts, client: device(99, Progress::Thread) }
     }
 
