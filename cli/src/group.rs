@@ -8,6 +8,7 @@ use crate::failure::Failure;
 
 mod client;
 mod ground;
+mod kv;
 mod members;
 mod server;
 mod status;
@@ -24,6 +25,7 @@ mod units;
   weft group server --listen 10.0.0.1:7471 --memory 64M
   weft group client write --members 10.0.0.1:7471,10.0.0.2:7471,10.0.0.3:7471 0 hello
   weft group client read --members 10.0.0.1:7471,10.0.0.2:7471,10.0.0.3:7471 0 5
+  weft group kv --resp 127.0.0.1:6379 --members 10.0.0.1:7471,10.0.0.2:7471,10.0.0.3:7471
   weft group status --members 10.0.0.1:7471,10.0.0.2:7471,10.0.0.3:7471"
 )]
 pub struct Args {
@@ -35,6 +37,7 @@ pub struct Args {
 enum Command {
     Server(server::Args),
     Client(client::Args),
+    Kv(kv::Args),
     Status(status::Args),
 }
 
@@ -43,6 +46,7 @@ pub fn run(args: &Args) -> ExitCode {
     let (done, name): (Result<(), Failure>, _) = match &args.command {
         Command::Server(args) => (server::run(args), "group server"),
         Command::Client(args) => (client::run(args), "group client"),
+        Command::Kv(args) => (kv::run(args), "group kv"),
         Command::Status(args) => (status::run(args), "group status"),
     };
     match done {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::{Parser, Subcommand, ValueEnum};
 use serde_json::json;
 use weft_group::{Fresh, Options, Originals, Replicas, Session, SessionError, Topology};
+use weft_rnic::Device;
 
 use super::members::MembersArgs;
 use super::units::whole;
@@ -108,7 +109,7 @@ enum Operation {
 
 /// The group that a client uses.
 #[derive(Debug, Clone, clap::Args)]
-struct Group {
+pub(super) struct Group {
     #[command(flatten)]
     members: MembersArgs,
     /// How the replicas hang together
@@ -208,16 +209,27 @@ fn contents(file: &Path) -> Result<Vec<u8>, Failure> {
 }
 
 impl Group {
-    /// Opens a session and does something with it.
-    fn with<T>(&self, act: impl FnOnce(&mut Session) -> Result<T, SessionError>) -> Result<T, Failure> {
+    /// Opens a session with so many operations under way at most.
+    pub(super) fn open(&self, window: u32) -> Result<(Device, Session), Failure> {
         let topology = match self.topology {
             Shape::Chain => Topology::Chain,
             Shape::Fan => Topology::Fan,
         };
-        let options = Options { topology, epoch: self.epoch, window: WINDOW, ..self.members.options()? };
+        let options = Options { topology, epoch: self.epoch, window, ..self.members.options()? };
         let device = self.members.open()?;
         let opened = Session::open(&device, &self.members.members(), &options);
-        let mut session = opened.map_err(Failure::work)?;
+        let session = opened.map_err(Failure::work)?;
+        Ok((device, session))
+    }
+
+    /// Returns whether results are JSON objects.
+    pub(super) const fn is_json(&self) -> bool {
+        self.members.json
+    }
+
+    /// Opens a session and does something with it.
+    fn with<T>(&self, act: impl FnOnce(&mut Session) -> Result<T, SessionError>) -> Result<T, Failure> {
+        let (_device, mut session) = self.open(WINDOW)?;
         act(&mut session).map_err(|error| match error {
             SessionError::Op(error) => Failure::usage(error),
             error => Failure::work(error),

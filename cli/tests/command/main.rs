@@ -9,6 +9,7 @@ mod demo;
 mod engines;
 mod gone;
 mod group;
+mod group_kv;
 mod help;
 mod host;
 mod namespace;
