@@ -20,7 +20,7 @@ use weft_rnic::{
     CmError, CompChannel, CqId, Device, EventChannel, EventQueue, Listener, News, Notice, Pd, Region,
 };
 
-use crate::control::{Member, SessionStatus, Status};
+use crate::control::{End, Member, SessionStatus, Status};
 use crate::key::Key;
 use crate::random::random;
 
@@ -54,6 +54,8 @@ pub struct Server {
     size: u64,
     limits: Limits,
     incarnation: u64,
+    /// The only epoch that it takes sessions of; `None` takes any.
+    sealed: Option<u64>,
     queue: EventQueue,
     events: EventChannel,
     completions: CompChannel,
@@ -118,6 +120,7 @@ impl Server {
             size,
             limits,
             incarnation,
+            sealed: None,
             queue,
             events,
             completions,
@@ -156,6 +159,18 @@ impl Server {
             self.handle_notice(notice);
         }
         self.handle_messages();
+    }
+
+    /// Ends the sessions of older epochs, and takes those of this one alone from now on. When this returns no octet of an older
+    /// session is placed any more. An epoch that is older than the last one changes nothing.
+    pub fn seal(&mut self, epoch: u64) {
+        self.sealed = self.sealed.max(Some(epoch));
+        let is_older = |peer: &Peer| peer.session.as_ref().is_some_and(|session| session.open.epoch < epoch);
+        let older: Vec<u64> =
+            self.peers.iter().filter(|(_, peer)| is_older(peer)).map(|(number, _)| *number).collect();
+        for number in older {
+            self.end(number, End::Sealed(epoch));
+        }
     }
 
     /// Returns the state of the replica.

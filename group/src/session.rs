@@ -41,6 +41,8 @@ pub struct Session {
     done: VecDeque<Done>,
     /// Why the session is over.
     over: Option<SessionError>,
+    /// The control plane has told it.
+    is_told: bool,
     _pd: Pd,
 }
 
@@ -107,6 +109,7 @@ impl Session {
             flights: VecDeque::with_capacity(slots),
             done: VecDeque::with_capacity(slots),
             over: None,
+            is_told: false,
             _pd: pd,
         })
     }
@@ -312,7 +315,7 @@ impl Session {
     /// Returns why the session is over, with the number of the lost replica if the control plane has told it.
     fn reason(&mut self) -> SessionError {
         let reason = self.over.clone().unwrap_or(SessionError::Lost(None));
-        if !matches!(reason, SessionError::Lost(_)) {
+        if self.is_told || !matches!(reason, SessionError::Lost(_)) {
             return reason;
         }
         let is_fan = self.lanes.len() > 1;
@@ -323,8 +326,7 @@ impl Session {
                 Some(End::Lost(_)) if is_fan => SessionError::Lost(Some(index)),
                 Some(End::Lost(replica)) => SessionError::Lost(Some(replica)),
             };
-            // It is said once.
-            lane.link = None;
+            self.is_told = true;
             self.over = Some(known.clone());
             return known;
         }

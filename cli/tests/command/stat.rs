@@ -96,7 +96,10 @@ fn both_ends_of_a_connection_show_their_objects() {
         assert!(client.line().starts_with("ping data: "));
     }
     let list = watched.stat("");
-    check_titles(&list, &["PROCESS", "DEVICE", "PROGRAM", "ADDRESS", "QP", "MR", "CQ", "CM", "LISTENERS"]);
+    check_titles(
+        &list,
+        &["PROCESS", "DEVICE", "PROGRAM", "ADDRESS", "QP", "MR", "CQ", "CM", "LISTENERS", "THREADS"],
+    );
     for (process, address) in [(&server, "10.0.0.1"), (&client, "10.0.0.2")] {
         let pid = process.id().to_string();
         let row = list.stdout.iter().find(|line| line.split_whitespace().next() == Some(&pid)).unwrap();

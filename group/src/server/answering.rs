@@ -94,6 +94,9 @@ impl Server {
         if self.peers.get(&number).is_some_and(|peer| peer.session.is_some() || peer.leaving.is_some()) {
             return Err("this connection has a session already".into());
         }
+        if let Some(sealed) = self.sealed.filter(|sealed| *sealed != open.epoch) {
+            return Err(format!("the epoch of the group is {sealed}, and not {}", open.epoch));
+        }
         if open_now >= self.limits.sessions {
             return Err(format!("this replica has {open_now} sessions and takes no more"));
         }

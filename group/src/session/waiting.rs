@@ -125,19 +125,27 @@ impl Session {
         }
     }
 
+    /// Returns why the session is over; `None` while it is not. [`Self::poll`] and the calls that begin something do not wait
+    /// for the reason, and may tell that something is lost where this tells the replica, or a newer epoch.
+    pub fn why_over(&mut self) -> Option<SessionError> {
+        self.collect();
+        self.over.is_some().then(|| self.last_word())
+    }
+
     /// Returns why the session is over. Waits a moment for the control plane if the connections have ended before that told
-    /// the reason. The tail is lost if it tells none.
+    /// the reason. If it tells none, the replica is lost whose connection has ended, and that is the tail in a chain.
     fn last_word(&mut self) -> SessionError {
         let deadline = Deadline::after(self.timeout.min(PATIENCE));
         loop {
             let reason = self.reason();
-            if reason != SessionError::Lost(None) || self.lanes.iter().all(|lane| lane.link.is_none()) {
-                return reason;
+            let is_open = !self.is_told && self.lanes.iter().any(|lane| lane.link.is_some());
+            match reason {
+                SessionError::Lost(_) if is_open && deadline.left().is_some() => std::thread::sleep(LOOK),
+                SessionError::Lost(None) if is_open => {
+                    return self.over.insert(SessionError::Lost(Some(self.terms.replicas - 1))).clone();
+                }
+                reason => return reason,
             }
-            if deadline.left().is_none() {
-                return self.over.insert(SessionError::Lost(Some(self.terms.replicas - 1))).clone();
-            }
-            std::thread::sleep(LOOK);
         }
     }
 }

@@ -12,5 +12,6 @@ mod memory;
 mod mirrored;
 mod model;
 mod refusals;
+mod sealed;
 mod server;
 mod transactions;
