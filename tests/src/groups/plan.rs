@@ -1,5 +1,6 @@
 //! What a seed decides before a run.
 
+use weft_group::Durability;
 use weft_netif::{Duration, ImpairmentConfig};
 
 use crate::simulate::random::Random;
@@ -12,6 +13,7 @@ pub(super) struct Plan {
     pub(super) sessions: usize,
     pub(super) window: u32,
     pub(super) piece: u32,
+    pub(super) durability: Durability,
     pub(super) mtu: usize,
     /// Operations of each session.
     pub(super) operations: u64,
@@ -68,6 +70,8 @@ impl Plan {
             sessions,
             window: random.pick(&[2, 4, 16]),
             piece: random.pick(&[16, 200, 1000]),
+            // The memory is volatile, so that a SYNC has nothing to do.
+            durability: random.pick(&[Durability::Volatile, Durability::File]),
             mtu: random.pick(&[600, 1500, 9000]),
             operations,
             depth: random.pick(&[1, 3, 16]),

@@ -140,6 +140,7 @@ impl World {
             window: plan.window,
             len: LEN as u64,
             piece: plan.piece,
+            durability: plan.durability,
             epoch: 1,
             session: session as u64,
         };
