@@ -224,7 +224,7 @@ const ROWS: [&[&str]; 6] = [
 
 /// The crates that each crate may depend on. Crates that are not named here are above all: cli, tests, fuzz and
 /// examples.
-const CRATES: [(&str, &[&str]); 16] = [
+const CRATES: [(&str, &[&str]); 17] = [
     ("mpa", &[]),
     ("ddp", &[]),
     ("rdmap", &["ddp"]),
@@ -240,6 +240,7 @@ const CRATES: [(&str, &[&str]); 16] = [
     ("sockets/preload", &["sockets"]),
     ("sockets/daemon", &["netif", "rnic", "sockets", "stat"]),
     ("group", &["netif", "rnic"]),
+    ("capi/group", &["netif", "rnic", "group"]),
     ("bench", &["mpa", "netif", "verbs", "rnic", "sockets", "group"]),
 ];
 

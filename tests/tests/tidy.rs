@@ -139,7 +139,7 @@ const CRATES: [&str; 16] = [
     "sockets", "group", "tests", "fuzz",
 ];
 /// The files with unsafe code, or their folder, each with its reason. There is no other list.
-const UNSAFE: [(&str, &str); 29] = [
+const UNSAFE: [(&str, &str); 30] = [
     ("verbs/src/copy.rs", "tells what the copies of registered memory need"),
     ("verbs/src/copy/", "copies and exchanges of memory that others change or take away"),
     ("verbs/src/guard.rs", "the handler of faults in those copies"),
@@ -156,6 +156,7 @@ const UNSAFE: [(&str, &str); 29] = [
     ("netif/src/held.rs", "a descriptor that the program may have closed"),
     ("bench/src/net/device.rs", "opens the devices of the reference"),
     ("capi/src/c/", "the boundary to C"),
+    ("capi/group/src/c/", "the boundary to C"),
     ("capi/src/raw/", "memory that C sees, signals, the host's addresses, and where a call comes from"),
     ("sockets/src/memory.rs", "mappings of memory that other processes change"),
     ("sockets/daemon/src/kernel.rs", "calls that rustix lacks"),
