@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Parser, Subcommand, ValueEnum};
 use serde_json::json;
-use weft_group::{Fresh, Options, Originals, Replicas, Session, SessionError, Topology};
+use weft_group::{Fresh, OpError, Options, Originals, Replicas, Session, SessionError, Topology};
 use weft_rnic::Device;
 
 use super::members::MembersArgs;
@@ -36,6 +36,9 @@ pub(super) struct Args {
 #[derive(Debug, Clone, Subcommand)]
 enum Operation {
     /// Write octets to the same place of every replica
+    #[command(after_help = "Examples:
+  weft group client write --members 10.0.0.1:7471,10.0.0.2:7471 4096 hello
+  weft group client write --members 10.0.0.1:7471,10.0.0.2:7471 0 --file page")]
     Write {
         #[command(flatten)]
         group: Group,
@@ -50,6 +53,11 @@ enum Operation {
         file: Option<PathBuf>,
     },
     /// Read octets, and print them as they are; with --json in hexadecimal digits
+    ///
+    /// The last member has them in its memory, the only one of its chain that is read. Then an operation that changes nothing
+    /// goes through all replicas: its answer shows that none of them was dropped from the group before.
+    #[command(after_help = "Example:
+  weft group client read --members 10.0.0.1:7471,10.0.0.2:7471 4096 5")]
     Read {
         #[command(flatten)]
         group: Group,
@@ -59,11 +67,13 @@ enum Operation {
         /// How many octets
         #[arg(value_parser = whole)]
         len: u64,
-        /// Do not wait for the other replicas: the one that answers may have been dropped from the group
+        /// Leave that operation out: the octets come one round earlier, and may be older than the group's
         #[arg(long)]
         maybe: bool,
     },
     /// Copy octets in the memory of each replica
+    #[command(after_help = "Example:
+  weft group client copy --members 10.0.0.1:7471,10.0.0.2:7471 4096 8192 5")]
     Copy {
         #[command(flatten)]
         group: Group,
@@ -78,6 +88,12 @@ enum Operation {
         len: u32,
     },
     /// Compare a word of 8 octets with a value, and swap it if it is equal. Prints what each replica found
+    #[command(
+        after_help = "The exit status is 0 though no replica swaps. With --json, `swapped` tells which ones did.
+
+Example:
+  weft group client swap --members 10.0.0.1:7471,10.0.0.2:7471 0 0 1"
+    )]
     Swap {
         #[command(flatten)]
         group: Group,
@@ -90,11 +106,15 @@ enum Operation {
         /// The value that it gets
         #[arg(value_parser = whole)]
         swap: u64,
-        /// The numbers of the replicas that do it; the default is all
+        /// The numbers of the replicas that do it, from 0 for the first member on; the default is all
         #[arg(long, value_name = "N[,N...]", value_delimiter = ',', value_parser = number::<u8>(0..=15))]
         on: Option<Vec<u8>>,
     },
-    /// Make octets durable at every replica
+    /// Make octets durable at every replica whose memory has a file
+    ///
+    /// For memory without a file nothing has to be done.
+    #[command(after_help = "Example:
+  weft group client flush --members 10.0.0.1:7471,10.0.0.2:7471 4096 8192")]
     Flush {
         #[command(flatten)]
         group: Group,
@@ -115,7 +135,7 @@ pub(super) struct Group {
     /// How the replicas hang together
     #[arg(long, value_enum, default_value_t = Shape::Chain)]
     topology: Shape,
-    /// The epoch of the group
+    /// The epoch of the group: a number that grows when its members change. A replica refuses smaller ones than it knows
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole)]
     epoch: u64,
 }
@@ -132,41 +152,60 @@ enum Shape {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     match &args.operation {
         Operation::Write { group, at, octets, file } => {
-            let octets = match (octets, file) {
-                (Some(octets), _) => octets.as_bytes().to_vec(),
-                (None, Some(file)) => contents(file)?,
-                (None, None) => Vec::new(),
+            let source: Box<dyn Read + '_> = match (octets, file) {
+                (Some(octets), _) => Box::new(octets.as_bytes()),
+                (None, Some(file)) => open(file)?,
+                (None, None) => Box::new(std::io::empty()),
             };
-            write(group, *at, &octets)
+            write(group, *at, source)
         }
         Operation::Read { group, at, len, maybe } => {
             read(group, *at, *len, if *maybe { Fresh::Maybe } else { Fresh::Confirmed })
         }
         Operation::Copy { group, from, to, len } => {
-            group.with(|session| session.copy(*from, *to, *len).and_then(|id| session.wait(id)))?;
+            let reach = format!("{len} octets from {from} to {to}");
+            group.with(&reach, |session| session.copy(*from, *to, *len).and_then(|id| session.wait(id)))?;
             group.report("copied", u64::from(*len))
         }
         Operation::Swap { group, at, compare, swap, on } => {
+            let replicas = group.members.members().len();
+            if let Some(none) = on.iter().flatten().find(|replica| usize::from(**replica) >= replicas) {
+                let last = replicas - 1;
+                return Err(Failure::usage(format!(
+                    "--on: there is no replica {none}: the last one is {last}"
+                )));
+            }
             let bits = on.iter().flatten().fold(0, |bits, replica| bits | 1_u16 << replica);
             let on = if on.is_some() { Replicas(bits) } else { Replicas::ALL };
             let begin = |session: &mut Session| session.compare_swap(*at, *compare, *swap, on);
-            let originals = group.with(|session| begin(session).and_then(|id| session.wait(id)))?;
+            let reach = format!("a word at {at}");
+            let originals = group.with(&reach, |session| begin(session).and_then(|id| session.wait(id)))?;
             group.report_swap(&originals, on, *compare)
         }
         Operation::Flush { group, from, to } => {
             if from > to {
                 return Err(Failure::usage(format!("octets {from} to {to}: the end is before the start")));
             }
-            group.with(|session| session.flush(*from..*to).and_then(|id| session.wait(id)))?;
+            let reach = format!("octets {from} to {to}");
+            group.with(&reach, |session| session.flush(*from..*to).and_then(|id| session.wait(id)))?;
             group.report("flushed", to - from)
         }
     }
 }
 
-fn write(group: &Group, at: u64, octets: &[u8]) -> Result<(), Failure> {
-    group.with(|session| {
+fn write(group: &Group, at: u64, source: Box<dyn Read + '_>) -> Result<(), Failure> {
+    let mut octets = Vec::new();
+    group.with(&format!("octets from {at} on"), |session| {
+        // A file without an end is read no further than the replicas have room.
+        let room = session.terms().len.checked_sub(at).ok_or(OpError::Bounds)?;
+        if let Err(error) = source.take(room.saturating_add(1)).read_to_end(&mut octets) {
+            return Err(SessionError::Device(format!("--file: {error}")));
+        }
         let mut from = at;
-        for part in octets.chunks(LONGEST_WRITE).chain(octets.is_empty().then_some(octets)) {
+        if octets.len() as u64 > room {
+            return Err(OpError::Bounds.into());
+        }
+        for part in octets.chunks(LONGEST_WRITE).chain(octets.is_empty().then_some(&octets[..])) {
             let id = session.write(from, part)?;
             session.wait(id)?;
             from += part.len() as u64;
@@ -177,10 +216,10 @@ fn write(group: &Group, at: u64, octets: &[u8]) -> Result<(), Failure> {
 }
 
 fn read(group: &Group, at: u64, len: u64, fresh: Fresh) -> Result<(), Failure> {
-    let octets = group.with(|session| {
+    let octets = group.with(&format!("{len} octets from {at} on"), |session| {
         // The range is checked before there is memory for it.
         let end = at.checked_add(len).filter(|end| *end <= session.terms().len);
-        let len = end.and_then(|_| usize::try_from(len).ok()).ok_or(weft_group::OpError::Bounds)?;
+        let len = end.and_then(|_| usize::try_from(len).ok()).ok_or(OpError::Bounds)?;
         let mut octets = vec![0; len];
         session.read(at, &mut octets, fresh)?;
         Ok(octets)
@@ -196,16 +235,17 @@ fn read(group: &Group, at: u64, len: u64, fresh: Fresh) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads a file, or standard input.
-fn contents(file: &Path) -> Result<Vec<u8>, Failure> {
-    let mut octets = Vec::new();
-    let read = if file.as_os_str() == "-" {
-        std::io::stdin().read_to_end(&mut octets)
-    } else {
-        File::open(file).and_then(|mut file| file.read_to_end(&mut octets))
-    };
-    read.map_err(|error| Failure::usage(format!("--file: {}: {error}", file.display())))?;
-    Ok(octets)
+/// Opens a file, or standard input.
+fn open(file: &Path) -> Result<Box<dyn Read>, Failure> {
+    if file.as_os_str() == "-" {
+        return Ok(Box::new(std::io::stdin()));
+    }
+    let opened = File::open(file).and_then(|opened| match opened.metadata()?.is_dir() {
+        true => Err(std::io::ErrorKind::IsADirectory.into()),
+        false => Ok(opened),
+    });
+    let opened = opened.map_err(|error| Failure::usage(format!("--file: {}: {error}", file.display())))?;
+    Ok(Box::new(opened))
 }
 
 impl Group {
@@ -227,13 +267,39 @@ impl Group {
         self.members.json
     }
 
-    /// Opens a session and does something with it.
-    fn with<T>(&self, act: impl FnOnce(&mut Session) -> Result<T, SessionError>) -> Result<T, Failure> {
+    /// Opens a session and does something with it. `reach` says which octets that uses.
+    fn with<T>(
+        &self,
+        reach: &str,
+        act: impl FnOnce(&mut Session) -> Result<T, SessionError>,
+    ) -> Result<T, Failure> {
         let (_device, mut session) = self.open(WINDOW)?;
-        act(&mut session).map_err(|error| match error {
-            SessionError::Op(error) => Failure::usage(error),
+        let done = act(&mut session);
+        done.map_err(|error| self.complain(&error, reach, session.terms().len))
+    }
+
+    /// Says what went wrong, with whom, and what would be right.
+    fn complain(&self, error: &SessionError, reach: &str, len: u64) -> Failure {
+        let members = self.members.members();
+        match error {
+            SessionError::Op(OpError::Bounds) => {
+                Failure::usage(format!("{reach}: the first replica has {len} octets"))
+            }
+            SessionError::Op(error) => Failure::usage(format!("{reach}: {error}")),
+            SessionError::Lost(Some(index)) => {
+                let address =
+                    members.get(*index).map_or_else(String::new, |member| format!(" at {}", member.address));
+                Failure::work(format!(
+                    "replica {index}{address} is lost: some replicas may have done a part of it"
+                ))
+            }
+            SessionError::TimedOut => Failure::work(format!(
+                "not all replicas have answered in {} s: `weft group status` tells which one is silent; some may have done a \
+                 part of it",
+                self.members.seconds()
+            )),
             error => Failure::work(error),
-        })
+        }
     }
 
     fn report(&self, what: &str, octets: u64) -> Result<(), Failure> {
@@ -242,8 +308,9 @@ impl Group {
         if self.members.json {
             writeln!(out, "{}", json!({"octets": octets, "replicas": replicas}))?;
         } else {
-            let plural = if replicas == 1 { "" } else { "s" };
-            writeln!(out, "{octets} octets {what} at {replicas} replica{plural}")?;
+            let plural = |number| if number == 1 { "" } else { "s" };
+            let (of_octets, of_replicas) = (plural(octets), plural(replicas as u64));
+            writeln!(out, "{octets} octet{of_octets} {what} at {replicas} replica{of_replicas}")?;
         }
         Ok(())
     }

@@ -39,12 +39,25 @@ impl MembersArgs {
 
     /// Returns the options that are the same for all commands.
     pub(crate) fn options(&self) -> Result<Options, Failure> {
+        let twice =
+            (1..self.members.len()).find(|index| self.members[..*index].contains(&self.members[*index]));
+        if let Some(index) = twice {
+            let address = self.members[index];
+            return Err(Failure::usage(format!(
+                "--members: {address} is named twice: each replica is another server"
+            )));
+        }
         let key = self.key.as_deref().map(read_key).transpose()?;
         Ok(Options { key, timeout: self.timeout(), ..Options::default() })
     }
 
     pub(crate) fn open(&self) -> Result<Device, Failure> {
         self.ground.open(self.timeout())
+    }
+
+    /// Returns for how many seconds a replica is waited for.
+    pub(crate) const fn seconds(&self) -> u32 {
+        self.timeout
     }
 
     fn timeout(&self) -> Duration {

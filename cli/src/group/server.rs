@@ -1,8 +1,9 @@
 //! `weft group server`: a replica.
 
-use std::io::Write;
+use std::fs::File;
+use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,8 +22,8 @@ use crate::usage::number;
 
 /// Be a replica: give memory to clients, until SIGTERM or SIGINT.
 ///
-/// No thread of this program but that of its device does anything for an operation. The memory is lost when the program
-/// ends.
+/// No thread of this program but those of its device does anything for an operation. Memory without a file is lost when the
+/// program ends: a replica that is started anew begins with zeros, or with what was flushed to its file.
 #[derive(Debug, Clone, Parser)]
 #[command(
     after_help = "A key is a file of 32 octets that its owner alone may read, the same for all replicas and clients:
@@ -32,6 +33,7 @@ It guards against mistakes. It is sent as it is, so that a host on the path can 
 Examples:
   weft group server --listen 127.0.0.1:7471 --memory 64M
   weft group server --listen 10.0.0.1:7471 --memory 2G --key /etc/weft/group-key
+  weft group server --listen 10.0.0.1:7471 --file /var/lib/weft/replica --size 2G
   weft group server --listen 10.9.0.1:7471 --memory 64M --netif packet:eth0 --ip 10.9.0.1/24"
 )]
 pub(super) struct Args {
@@ -39,8 +41,14 @@ pub(super) struct Args {
     #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
     listen: SocketAddr,
     /// Octets of memory, as 65536, 64M or 2G
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    memory: u64,
+    #[arg(long, value_name = "SIZE", value_parser = size, required_unless_present = "file", conflicts_with = "file")]
+    memory: Option<u64>,
+    /// Keep the memory in this file: a flush makes it durable there. It is made if it is not there
+    #[arg(long, value_name = "PATH", requires = "size")]
+    file: Option<PathBuf>,
+    /// Octets of memory with a file, as 65536, 64M or 2G
+    #[arg(long, value_name = "SIZE", value_parser = size, requires = "file")]
+    size: Option<u64>,
     /// A file with the group's key; without one every client is taken
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
@@ -64,12 +72,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         )));
     }
     let key = args.key.as_deref().map(read_key).transpose()?;
-    let too_large = || Failure::work(format!("there is no memory of {} octets", args.memory));
-    let memory = usize::try_from(args.memory).ok().and_then(Region::owned).ok_or_else(too_large)?;
+    let len = args.memory.or(args.size).unwrap_or_default();
+    let memory = memory(args.file.as_deref(), len)?;
     let stop = stop_signals().map_err(|error| Failure::work(format!("signals: {error}")))?;
     let device = args.ground.open(OPEN_TIMEOUT)?;
     let limits = Limits { sessions: args.sessions as usize, key, ..Limits::default() };
-    let server = Server::new(&device, (Arc::new(memory), args.memory), args.listen, limits);
+    let server = Server::new(&device, (Arc::new(memory), len), args.listen, limits);
     let server = server.map_err(|error| Failure::work(format!("{}: {error}", args.listen)))?;
     let folder = stat_folder_from_env().unwrap_or_else(stat_folder);
     let stat = weft_stat::Server::start(&folder, device_sections(&device.watcher()));
@@ -81,19 +89,33 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let serving = server.start().map_err(Failure::work)?;
     let mut out = std::io::stdout();
     if args.json {
-        let size = args.memory;
         writeln!(
             out,
             "{}",
-            serde_json::json!({"address": address, "incarnation": incarnation, "size": size})
+            serde_json::json!({"address": address, "incarnation": incarnation, "size": len})
         )?;
     } else {
-        writeln!(out, "replica at {address}: {} octets, {} sessions at most", args.memory, args.sessions)?;
+        writeln!(out, "replica at {address}: {len} octets, {} sessions at most", args.sessions)?;
     }
     // A signal that is caught, by a debugger as an example, interrupts the sleep.
     while poll(&mut [PollFd::new(&stop, PollFlags::IN)], None) == Err(rustix::io::Errno::INTR) {}
     drop(serving);
     Ok(())
+}
+
+/// Returns the memory of the replica.
+fn memory(file: Option<&Path>, len: u64) -> Result<Region, Failure> {
+    let too_large = || Failure::work(format!("there is no memory of {len} octets"));
+    let size = usize::try_from(len).map_err(|_| too_large())?;
+    let Some(path) = file else { return Region::owned(size).ok_or_else(too_large) };
+    let complain = |error: std::io::Error| {
+        Failure::work(match error.kind() {
+            ErrorKind::WouldBlock => format!("--file: {}: another program has it", path.display()),
+            _ => format!("--file: {}: {error}", path.display()),
+        })
+    };
+    let file = File::options().read(true).write(true).create(true).truncate(false).open(path);
+    file.and_then(|file| Region::on_file(file, size)).map_err(complain)
 }
 
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);

@@ -43,7 +43,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     match silent {
         0 => Ok(()),
         _ => Err(Failure::work(format!(
-            "{silent} of {} replicas have no answer",
+            "of {} replicas, {silent} did not tell what they hold",
             args.members.members().len()
         ))),
     }

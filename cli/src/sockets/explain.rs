@@ -121,14 +121,14 @@ impl core::fmt::Display for Story {
         if *claimed == 0 && reasons.is_empty() {
             writeln!(
                 out,
-                "weft sockets: no attempt: no connection inside the host had 4 calls, or the library could not be loaded"
+                "weft sockets: no attempt: the program had no connection with 4 calls or more, or loads no library"
             )?;
         }
         if *unanswered > 0 {
             writeln!(
                 out,
-                "weft sockets: attempts that no other end answered: {unanswered}: it does not run under weft sockets, asks \
-                 another daemon, or did not come to it in time"
+                "weft sockets: attempts that no other end answered: {unanswered}: it does not run under weft sockets, its \
+                 host has no lane to this one (`weft stat sockets` tells why), or it asks another daemon, or did not come in time"
             )?;
         }
         for (reason, count) in reasons {

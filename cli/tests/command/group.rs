@@ -130,9 +130,11 @@ fn what_is_wrong_is_said_in_a_line() {
         assert_eq!(line, format!("weft group client: replica 0 at {head}: the key is not that of the group"));
     }
     let cases = [
-        ("write", "65533 hello", "the operation reaches beyond the range of the session"),
-        ("read", "0 65537", "the operation reaches beyond the range of the session"),
-        ("read", "18446744073709551615 2", "the operation reaches beyond the range of the session"),
+        ("write", "65533 hello", "the first replica has 65536 octets"),
+        ("read", "0 65537", "the first replica has 65536 octets"),
+        ("read", "18446744073709551615 2", "the first replica has 65536 octets"),
+        ("write", "65530 --file /dev/zero", "the first replica has 65536 octets"),
+        ("swap", "0 0 1 --on 3", "--on: there is no replica 3: the last one is 2"),
         ("copy", "0 4 8", "the parts of the operation overlap"),
         ("swap", "4 0 0", "a word for compare-and-swap lies at a multiple of 8"),
         ("flush", "8 4", "octets 8 to 4: the end is before the start"),
@@ -144,6 +146,10 @@ fn what_is_wrong_is_said_in_a_line() {
         let said = bad(&finished, 2);
         assert!(said.starts_with("weft group client") && said.ends_with(line), "{operation} {rest}: {said}");
     }
+    let first = &group.addresses[0];
+    let twice = run(&format!("group client write --members {first},{first} 0 hello"));
+    let line = format!("--members: {first} is named twice: each replica is another server");
+    assert!(bad(&twice, 2).ends_with(&line), "{twice:?}");
     let nobody = run("group client read --members 127.0.0.1:1 0 4");
     assert_eq!(bad(&nobody, 1), "weft group client: replica 0 at 127.0.0.1:1: nobody listens there");
     let status = run("group status --members 127.0.0.1:1");

@@ -358,7 +358,7 @@ fn bound(address: &Address, path: Option<&PathBuf>) -> io::Result<OwnedFd> {
     bound.map_err(|error| match error {
         Errno::ADDRINUSE => io::Error::new(
             io::ErrorKind::AddrInUse,
-            format!("another daemon has the address {address}: --name gives this one another"),
+            format!("another daemon has the address {address}: --replace takes its place, and --name gives this one another address"),
         ),
         error => io::Error::new(io::Error::from(error).kind(), format!("{address}: {error}")),
     })?;
