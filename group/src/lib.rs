@@ -16,9 +16,11 @@
 //! server   a replica's side of that, opening the client's
 //! group    what stands on a session needs of it: mirror (a file), txlog (transactions), lock (between sessions)
 //! epoch    what a member remembers of epochs, and a change of epoch; membership: the record of a group
+//! keeper   where a member's state is stored; resync: which blocks of two members differ
 //! ```
 #![forbid(unsafe_code)]
 
+mod atomic;
 mod control;
 mod deadline;
 mod durability;
@@ -27,6 +29,7 @@ mod epoch;
 pub mod fuzzing;
 mod greeting;
 mod group;
+mod keeper;
 mod key;
 mod link;
 mod lock;
@@ -38,6 +41,7 @@ mod opening;
 mod program;
 mod random;
 mod replica;
+mod resync;
 mod server;
 mod session;
 mod slots;
@@ -53,9 +57,13 @@ pub use epoch::change::{Ask, Change, ChangeError, Reply, Sealed};
 pub use epoch::{MemberState, Refusal};
 pub use greeting::{GREETING_LEN, Greeting, MAGIC, Token};
 pub use group::Group;
+pub use keeper::{Keeper, KeeperError};
 pub use key::Key;
 pub use lock::{Lock, Owner, Step, backoff};
+pub use membership::etcd::Etcd;
+pub use membership::file::FileRegister;
 pub use membership::record::{Host, MAX_RECORD, Record, RecordError, Seat, Topology};
+pub use membership::{Membership, MembershipError, RepairError, change_epoch};
 pub use message::{
     MAX_MESSAGE, Message, Name, Originals, UNTOUCHED, decode, decode_acknowledgement, encode, message_len,
 };
@@ -64,6 +72,7 @@ pub use op::{Copy, MAX_REPLICAS, Op, OpError, Replicas, Swap};
 pub use opening::{Options, status};
 pub use program::{ELEMENTS, Parts, Place, STEPS};
 pub use replica::{MAX_WINDOW, Replica, SetupError, Shape};
+pub use resync::{BLOCK, Hash, differing, hashes, pieces};
 pub use server::{Limits, Server, ServerError, Serving};
 pub use session::{Done, Fresh, OpId, Session, SessionError, Terms};
 pub use txlog::{LogError, Part, TxLog};

@@ -30,7 +30,7 @@ pub(crate) struct Plan {
     pub(crate) claimed: usize,
     /// The last epoch that coordinators take.
     pub(crate) last_epoch: u64,
-    /// What clients do: `W` writes, `R` reads, `B` writes and reads at the same time. The first has a session of epoch 1.
+    /// What clients do: `W` writes, `R` reads, `B` does both at the same time. The first has a session of epoch 1.
     pub(crate) programs: &'static [&'static str],
     /// Restarts, failed flushes and power losses, together.
     pub(crate) failures: u8,

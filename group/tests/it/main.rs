@@ -12,6 +12,7 @@ mod memory;
 mod mirrored;
 mod model;
 mod refusals;
+mod registers;
 mod sealed;
 mod server;
 mod transactions;

@@ -1,0 +1,131 @@
+//! Keeps a member's state where it outlives the member's process.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::atomic::replace;
+use crate::epoch::{MemberState, Refusal};
+
+/// A member's state, and the file with it.
+#[derive(Debug)]
+pub struct Keeper {
+    state: MemberState,
+    path: Option<PathBuf>,
+}
+
+/// Why a state has not changed.
+#[derive(Debug)]
+pub enum KeeperError {
+    /// The member refuses.
+    Refused(Refusal),
+    /// The file cannot be read or written, or it holds something else.
+    Io(io::Error),
+}
+
+impl Keeper {
+    /// Keeps the state of a member whose memory is lost with its process.
+    pub const fn volatile(incarnation: u64) -> Self {
+        Self { state: MemberState::new(incarnation), path: None }
+    }
+
+    /// Reads the state of a member that starts again with stored memory, or makes the file. The member goes on as
+    /// `incarnation`, which the caller has drawn.
+    ///
+    /// # Errors
+    /// Those of the system, and [`io::ErrorKind::InvalidData`] for a file that has something else.
+    pub fn open(path: &Path, incarnation: u64) -> io::Result<Self> {
+        let mut state = match File::open(path) {
+            Ok(file) => {
+                let mut text = String::new();
+                file.take(LONGEST).read_to_string(&mut text)?;
+                parse(&text).ok_or_else(|| {
+                    let text = format!("{} is not the state of a member", path.display());
+                    io::Error::new(io::ErrorKind::InvalidData, text)
+                })?
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => MemberState::new(incarnation),
+            Err(error) => return Err(error),
+        };
+        state.restart(incarnation);
+        let keeper = Self { state, path: Some(path.to_owned()) };
+        keeper.store(&state)?;
+        Ok(keeper)
+    }
+
+    /// Changes the state. It is stored when this returns.
+    ///
+    /// # Errors
+    /// [`KeeperError`]. Then the state is what it was, but the file may have the new one.
+    pub fn change<T>(
+        &mut self,
+        change: impl FnOnce(&mut MemberState) -> Result<T, Refusal>,
+    ) -> Result<T, KeeperError> {
+        let mut state = self.state;
+        let value = change(&mut state).map_err(KeeperError::Refused)?;
+        if state != self.state {
+            self.store(&state).map_err(KeeperError::Io)?;
+            self.state = state;
+        }
+        Ok(value)
+    }
+
+    /// Notes that a flush has failed, and stores it.
+    ///
+    /// # Errors
+    /// Those of the system. The member has noted it all the same, but the file has not. A server that goes on then would
+    /// offer, after a power loss, what it has not got.
+    pub fn spoil(&mut self, incarnation: u64) -> io::Result<()> {
+        self.state.spoil(incarnation);
+        self.store(&self.state)
+    }
+
+    /// Returns the state.
+    pub const fn state(&self) -> &MemberState {
+        &self.state
+    }
+
+    /// Returns true if all octets that were flushed are there after a restart.
+    pub const fn is_stored(&self) -> bool {
+        self.path.is_some() && !self.state.is_spoiled
+    }
+
+    fn store(&self, state: &MemberState) -> io::Result<()> {
+        let Some(path) = &self.path else { return Ok(()) };
+        let value = json!({
+            "incarnation": state.incarnation,
+            "sealed": state.sealed,
+            "served": state.served,
+            "spoiled": state.is_spoiled,
+        });
+        replace(path, format!("{value}\n").as_bytes())
+    }
+}
+
+/// A file that is longer has something else.
+const LONGEST: u64 = 4096;
+
+fn parse(text: &str) -> Option<MemberState> {
+    let value: Value = serde_json::from_str(text).ok()?;
+    let number = |name| value.get(name).and_then(Value::as_u64);
+    Some(MemberState {
+        incarnation: number("incarnation")?,
+        sealed: number("sealed")?,
+        served: number("served")?,
+        is_spoiled: value.get("spoiled")?.as_bool()?,
+    })
+    .filter(|state| state.served <= state.sealed)
+}
+
+impl std::fmt::Display for KeeperError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Refused(refusal) => refusal.fmt(f),
+            Self::Io(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for KeeperError {}
