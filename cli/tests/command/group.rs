@@ -57,6 +57,39 @@ fn device() -> Device {
     Device::open(Ground::Host, config).unwrap()
 }
 
+/// What was flushed is in the files, and there again when the replicas are started anew.
+#[test]
+fn replicas_with_files_begin_with_what_was_flushed() {
+    let folder = Folder::new();
+    let files = [0, 1].map(|index| path_in(&folder, &format!("replica{index}")));
+    let start = |file: &String| {
+        let server =
+            Process::weft(&format!("group server --listen 127.0.0.1:0 --file {file} --size 64K --json"));
+        let said: Value = serde_json::from_str(&server.line()).unwrap();
+        (said["address"].as_str().unwrap().to_owned(), server)
+    };
+    let servers: Vec<_> = files.iter().map(start).collect();
+    let members = |servers: &[(String, Process)]| [&servers[0].0[..], &servers[1].0[..]].join(",");
+    let client = |servers: &[(String, Process)], operation: &str, rest: &str| {
+        good(run(&format!("group client {operation} --members {} {rest}", members(servers))))
+    };
+    client(&servers, "write", "8 kept");
+    client(&servers, "flush", "0 16");
+    client(&servers, "write", "8192 lost");
+    let line = format!("group server --listen 127.0.0.1:0 --file {} --size 64K", files[0]);
+    assert!(bad(&run(&line), 1).ends_with("another program has it"));
+    for (_, server) in &servers {
+        kill_process(Pid::from_raw(server.id().cast_signed()).unwrap(), Signal::KILL).unwrap();
+    }
+    drop(servers);
+    for file in &files {
+        let octets = fs::read(file).unwrap();
+        assert_eq!((octets.len(), &octets[8..12], &octets[8192..8196]), (65536, &b"kept"[..], &[0; 4][..]));
+    }
+    let servers: Vec<_> = files.iter().map(start).collect();
+    assert_eq!(client(&servers, "read", "8 4"), ["kept"]);
+}
+
 /// The lines of a command that has worked.
 fn good(finished: Finished) -> Vec<String> {
     assert_eq!((finished.status, finished.stderr.as_slice()), (0, &[][..]), "{finished:?}");
