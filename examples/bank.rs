@@ -23,7 +23,7 @@ const LOGS: [u64; 2] = [4096, 8192];
 const LOG: u64 = 2048;
 const MEMORY: usize = 1 << 16;
 const MONEY: u64 = 1000;
-const HOW_MANY: u64 = 8;
+const HOW_MANY: usize = 8;
 const TRANSFERS: u64 = 100;
 
 fn main() -> Outcome<()> {
@@ -65,13 +65,11 @@ fn main() -> Outcome<()> {
     for replica in &replicas {
         let mut octets = vec![0; MEMORY];
         assert!(replica.memory.copy_out(0, &mut octets));
-        let word =
-            |account: u64| octets[place(account) as usize..].first_chunk().copied().map(u64::from_le_bytes);
-        let sum: u64 = (0..HOW_MANY).filter_map(word).sum();
-        assert_eq!(sum, HOW_MANY * MONEY);
+        let sum: u64 = words(&octets[64..][..64 * HOW_MANY]).iter().sum();
+        assert_eq!(sum, HOW_MANY as u64 * MONEY);
         assert_eq!(octets[..8], [0; 8], "the lock is free");
     }
-    println!("each replica holds {} in all", HOW_MANY * MONEY);
+    println!("each replica holds {} in all", HOW_MANY as u64 * MONEY);
     Ok(())
 }
 
@@ -92,12 +90,13 @@ fn transfer(mut session: Session, log: u64) -> Outcome<()> {
             std::thread::sleep(backoff(next(), attempt));
             attempt += 1;
         }
-        let (from, to) = (next() % HOW_MANY, next() % HOW_MANY);
+        let mut account = || usize::try_from(next() % HOW_MANY as u64);
+        let (from, to) = (account()?, account()?);
         let balances = balances(&mut session)?;
         let sum = next() % 100;
-        if from != to && balances[from as usize] >= sum {
-            let less = (balances[from as usize] - sum).to_le_bytes();
-            let more = (balances[to as usize] + sum).to_le_bytes();
+        if from != to && balances[from] >= sum {
+            let less = (balances[from] - sum).to_le_bytes();
+            let more = (balances[to] + sum).to_le_bytes();
             // Commit leaves the log empty, so that it holds nothing that the other client changes next.
             log.commit(&mut session, &[part(from, &less), part(to, &more)])?;
         }
@@ -109,17 +108,22 @@ fn transfer(mut session: Session, log: u64) -> Outcome<()> {
 }
 
 fn balances(session: &mut Session) -> Result<Vec<u64>, SessionError> {
-    let mut octets = [0; 64 * HOW_MANY as usize];
+    let mut octets = [0; 64 * HOW_MANY];
     session.read(ACCOUNTS, &mut octets, Fresh::Confirmed)?;
-    Ok(octets.chunks(64).filter_map(|octets| octets.first_chunk().copied().map(u64::from_le_bytes)).collect())
+    Ok(words(&octets))
 }
 
-const fn part(account: u64, balance: &[u8; 8]) -> Part<'_> {
+/// Returns the first word of each 64 octets.
+fn words(octets: &[u8]) -> Vec<u64> {
+    octets.chunks(64).filter_map(|octets| octets.first_chunk().copied().map(u64::from_le_bytes)).collect()
+}
+
+const fn part(account: usize, balance: &[u8; 8]) -> Part<'_> {
     Part { at: place(account), octets: balance }
 }
 
-const fn place(account: u64) -> u64 {
-    ACCOUNTS + 64 * account
+const fn place(account: usize) -> u64 {
+    ACCOUNTS + 64 * account as u64
 }
 
 /// A replica in this process. As a process of its own it is `weft group server`.
