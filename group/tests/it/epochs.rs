@@ -8,116 +8,21 @@
 mod client;
 mod coordinator;
 mod host;
+mod plan;
+mod state;
+mod steps;
 mod variants;
 
 use std::sync::Arc;
 
 use stateright::semantics::{LinearizabilityTester, register::Register};
 use stateright::{Model, Property};
-use weft_group::{Change, Host as Name, Record, Seat, Topology};
+use weft_group::{Host as Name, Record, Seat};
 
 use client::Client;
 use host::Host;
-
-/// What is explored, and how it is broken.
-#[derive(Clone, Debug)]
-pub(crate) struct Plan {
-    /// Members of epoch 1.
-    pub(crate) members: usize,
-    pub(crate) spares: usize,
-    pub(crate) coordinators: usize,
-    /// How many of them have taken an epoch already, one after the other.
-    pub(crate) claimed: usize,
-    /// The last epoch that coordinators take.
-    pub(crate) last_epoch: u64,
-    /// What clients do: `W` writes, `R` reads, `B` does both at the same time. The first has a session of epoch 1.
-    pub(crate) programs: &'static [&'static str],
-    /// Restarts, failed flushes and power losses, together.
-    pub(crate) failures: u8,
-    pub(crate) power_losses: u8,
-    pub(crate) failed_flushes: u8,
-    /// Swaps of the record whose answers are lost.
-    pub(crate) lost_answers: u8,
-    pub(crate) memory: Memory,
-    pub(crate) topology: Topology,
-    pub(crate) broken: Option<Broken>,
-}
-
-/// What hosts keep, and what clients ask for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Memory {
-    /// Each write is flushed to a file, and repairs take what is stored if nothing better is there.
-    Flushed,
-    /// There are files, and no write is flushed.
-    Unflushed,
-    /// A restart takes octets and epochs away.
-    Volatile,
-}
-
-/// How the rules are broken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Broken {
-    /// A read is answered without an operation behind it.
-    Unconfirmed,
-    /// The confirming operation is sent first.
-    ConfirmedEarly,
-    /// A host that has copied does not flush.
-    UnflushedCopy,
-    /// The host from which others have copied does not flush.
-    UnflushedSource,
-    /// Open does not look at the incarnation.
-    AnyIncarnation,
-    /// Seal does not compare the coordinator's base with what the member serves.
-    AnyBase,
-    /// Sessions go on when their member is sealed.
-    Unsealed,
-    /// A member that has only what was stored passes for one that has all octets.
-    AnySource,
-}
-
-/// One state of everything.
-#[derive(Clone, Debug, PartialEq, Hash)]
-pub(crate) struct State {
-    register: Arc<Record>,
-    hosts: Vec<Host>,
-    coordinators: Vec<Option<Change>>,
-    clients: Vec<Client>,
-    failures: u8,
-    power_losses: u8,
-    failed_flushes: u8,
-    lost_answers: u8,
-    history: LinearizabilityTester<usize, Register<u8>>,
-    is_linear: bool,
-    is_equal: bool,
-}
-
-/// What can happen next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Event {
-    /// A coordinator that is not at work reads the record.
-    Begin(usize),
-    /// A coordinator's request.
-    Coordinator(usize, Fate),
-    /// A client reads the record and will open a session.
-    Meet,
-    /// A client's session is opened at its next member, or its operation makes a step there.
-    Client(usize, client::Step),
-    Restart(usize),
-    PowerLoss,
-}
-
-/// What becomes of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
-    Answered,
-    /// It is carried out, in part if it is a copy, and the answer is lost.
-    Lost,
-    /// It never arrives.
-    Silent,
-}
-
-/// What the octets of a host are that have never been written.
-const BLANK: u8 = 99;
+use plan::Plan;
+use state::{Event, Fate, State};
 
 impl Model for Plan {
     type State = State;

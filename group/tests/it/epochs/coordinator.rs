@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use weft_group::{Ask, Change, Host as Name, Record, Reply, Sealed};
 
-use super::{Broken, Event, Fate, Memory, Plan, State};
+use super::plan::{Broken, Memory, Plan};
+use super::state::{Event, Fate, State};
 
 impl Plan {
     pub(crate) fn coordinator_events(

@@ -2,7 +2,7 @@
 
 use weft_group::{MemberState, Refusal};
 
-use super::{BLANK, Broken, Memory};
+use super::plan::{BLANK, Broken, Memory};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Host {

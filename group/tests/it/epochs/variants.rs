@@ -3,7 +3,7 @@
 use stateright::{Checker, HasDiscoveries, Model};
 use weft_group::Topology;
 
-use super::{Broken, Memory, Plan};
+use super::plan::{Broken, Memory, Plan};
 
 /// One coordinator and no failure. Hosts are left without answers in all plans.
 const SMALL: Plan = Plan {

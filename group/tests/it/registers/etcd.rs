@@ -1,3 +1,5 @@
+//! etcd as a register: the real one where it is installed, and one that answers octets.
+
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};

@@ -1,3 +1,5 @@
+//! A file as a register, and the file with a state of a member.
+
 use std::fs;
 
 use weft_group::{FileRegister, Keeper, KeeperError, MAX_RECORD, Membership, Record, Refusal};
