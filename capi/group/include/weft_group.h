@@ -58,6 +58,14 @@ enum weft_group_topology {
     WEFT_GROUP_FAN = 1
 };
 
+/* What flushed octets have to survive. */
+enum weft_group_durability {
+    /* The loss of power at all hosts, if the memory of each replica has a file. */
+    WEFT_GROUP_FILE = 0,
+    /* The failure of all replicas but one. A flush asks nothing of the replicas. */
+    WEFT_GROUP_VOLATILE = 1
+};
+
 /* What a session is opened with. Where 0 has another meaning than the number, the comment says so. */
 struct weft_group_options {
     uint64_t struct_size;
@@ -80,6 +88,8 @@ struct weft_group_options {
      * all that the first replica has. */
     uint64_t range_at;
     uint64_t range_len;
+    /* A value of enum weft_group_durability. */
+    uint64_t durability;
 };
 
 /*
@@ -175,8 +185,8 @@ int weft_group_compare_swap(struct weft_group *group, uint64_t at, uint64_t comp
                             uint64_t *id);
 
 /*
- * gFLUSH: makes `len` octets at `at` durable at all replicas that have files. All that was begun before is done, too,
- * when this is done.
+ * gFLUSH: makes `len` octets at `at` durable at all replicas whose memory has a file. All that was begun before is
+ * done, too, when this is done. EMSGSIZE if `len` is more than UINT32_MAX.
  */
 int weft_group_flush(struct weft_group *group, uint64_t at, uint64_t len, uint64_t *id);
 

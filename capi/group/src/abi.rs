@@ -25,6 +25,7 @@ pub(crate) struct Options {
     pub(crate) epoch: u64,
     pub(crate) range_at: u64,
     pub(crate) range_len: u64,
+    pub(crate) durability: u64,
 }
 
 /// `struct weft_group_terms`
@@ -77,6 +78,9 @@ pub(crate) const LEAST_DONE: usize = core::mem::offset_of!(Done, originals);
 
 pub(crate) const CHAIN: u64 = 0;
 pub(crate) const FAN: u64 = 1;
+
+pub(crate) const FILE: u64 = 0;
+pub(crate) const VOLATILE: u64 = 1;
 
 pub(crate) const WRITE: u64 = 1;
 pub(crate) const COPY: u64 = 2;

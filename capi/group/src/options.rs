@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use nix::errno::Errno;
-use weft_group::{Key, MAX_REPLICAS, MAX_WINDOW, Member, Options, Topology};
+use weft_group::{Durability, Key, MAX_REPLICAS, MAX_WINDOW, Member, Options, Topology};
 
 use crate::abi;
 use crate::failure::{Failure, Outcome};
@@ -43,6 +43,13 @@ pub(crate) fn options(given: &abi::Options, key_file: Option<&CStr>) -> Outcome<
         abi::CHAIN => Topology::Chain,
         abi::FAN => Topology::Fan,
         other => return Err(Failure::invalid(format_args!("topology: {other} is neither chain nor fan"))),
+    };
+    let durability = match given.durability {
+        abi::FILE => Durability::File,
+        abi::VOLATILE => Durability::Volatile,
+        other => {
+            return Err(Failure::invalid(format_args!("durability: {other} is neither file nor volatile")));
+        }
     };
     let plain = Options::default();
     let window = or(given.window, plain.window);
@@ -80,7 +87,8 @@ pub(crate) fn options(given: &abi::Options, key_file: Option<&CStr>) -> Outcome<
         let failed = |why| Failure::new(Errno::ENOKEY, format_args!("key_file: {}: {why}", path.display()));
         Key::read(path).map_err(failed)
     });
-    Ok(Options { topology, window, piece, timeout, range, epoch: given.epoch, key: key.transpose()? })
+    let (epoch, key) = (given.epoch, key.transpose()?);
+    Ok(Options { topology, window, piece, timeout, range, epoch, key, durability })
 }
 
 /// Returns the number, or another one instead of 0; `None` if it is too large for any.
@@ -112,11 +120,13 @@ mod tests {
             epoch: 7,
             range_at: 8,
             range_len: 5,
+            durability: 1,
             ..abi::Options::default()
         };
         let read = options(&given, None).unwrap();
         assert_eq!((read.topology, read.window, read.piece), (Topology::Fan, 4096, 1 << 20));
         assert_eq!((read.timeout, read.epoch, read.range), (Duration::from_millis(1), 7, Some(8..13)));
+        assert_eq!(read.durability, Durability::Volatile);
         let all = members(c"10.0.0.1:7471, [fd00::1]:1").unwrap();
         assert_eq!(all.iter().map(|one| one.address.port()).collect::<Vec<_>>(), [7471, 1]);
     }

@@ -1,6 +1,8 @@
 //! Replicas in this process, and how C programs find them.
 
+use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -28,10 +30,10 @@ struct State {
 }
 
 impl Host {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, memory: Region) -> Self {
         let config = Config { progress: Progress::Manual, ..Config::host(Ipv4Addr::LOCALHOST.into(), seed) };
         let device = Device::open(Ground::Host, config).unwrap();
-        let memory = Arc::new(Region::owned(LEN).unwrap());
+        let memory = Arc::new(memory);
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let of = (Arc::clone(&memory), LEN as u64);
         let mut server = Server::new(&device, of, address, Limits::default()).unwrap();
@@ -71,7 +73,17 @@ pub(crate) struct Hosts(pub(crate) Vec<Host>);
 
 impl Hosts {
     pub(crate) fn new(count: u64) -> Self {
-        Self((0..count).map(Host::new).collect())
+        Self((0..count).map(|seed| Host::new(seed, Region::owned(LEN).unwrap())).collect())
+    }
+
+    /// Makes replicas whose memory is kept in these files.
+    pub(crate) fn on_files(paths: &[PathBuf]) -> Self {
+        let memory = |path| {
+            let file =
+                File::options().read(true).write(true).create(true).truncate(false).open(path).unwrap();
+            Region::on_file(file, LEN).unwrap()
+        };
+        Self((0..).zip(paths).map(|(seed, path)| Host::new(seed, memory(path))).collect())
     }
 
     /// Returns the option `members`.

@@ -15,11 +15,13 @@ use hosts::{Hosts, LEN};
 use program::{Installed, here};
 use skip::skip;
 
-/// Runs the example: the four operations one by one, and in one pass. All replicas have the same octets then.
+/// Runs the example: the four operations one by one, and in one pass. All replicas have the same octets then, and
+/// what was flushed is in their files.
 #[test]
 fn the_example_replicates_with_all_four_operations() {
     let Some(installed) = Installed::new() else { return };
-    let hosts = Hosts::new(3);
+    let files = [0, 1, 2].map(|replica| installed.path(&format!("memory-{replica}")));
+    let hosts = Hosts::on_files(&files);
     let program = installed.compile("examples/operations.c");
     let said = installed.start(&[], &program, &[&hosts.members()]).finish();
     let found = |word: u64| (0..3).map(move |replica| format!("replica {replica} found {word}"));
@@ -33,6 +35,7 @@ fn the_example_replicates_with_all_four_operations() {
     memory[8192] = 2;
     for (replica, host) in hosts.0.iter().enumerate() {
         assert!(host.contents() == memory, "replica {replica}");
+        assert!(std::fs::read(&files[replica]).unwrap() == memory, "the file of replica {replica}");
     }
 }
 

@@ -41,6 +41,8 @@ static void options_of(const char *members)
     }
     bad = good, bad.topology = 2;
     null_with(EINVAL, "topology: 2", weft_group_open(&bad));
+    bad = good, bad.durability = 2;
+    null_with(EINVAL, "durability: 2", weft_group_open(&bad));
     bad = good, bad.window = 3;
     null_with(EINVAL, "window: 3", weft_group_open(&bad));
     bad = good, bad.window = 8192;
