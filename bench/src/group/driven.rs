@@ -5,6 +5,7 @@
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -84,11 +85,16 @@ impl Driven {
     }
 
     /// Serves until a connection ends.
-    pub(super) fn serve(mut self, mode: Mode, is_busy: bool) -> Outcome<()> {
+    pub(super) fn serve(mut self, mode: Mode, is_busy: bool, is_on: &AtomicBool) -> Outcome<()> {
         let mut out = [Completion::EMPTY; 16];
         let mut busy = is_busy.then(Busy::new);
         loop {
             let taken = self.inbox.poll(&mut out);
+            if !is_on.load(Ordering::Relaxed) && taken == 0 {
+                // A program that spins must not cost the other sides their cores.
+                std::thread::sleep(REST);
+                continue;
+            }
             if let Some(busy) = &mut busy {
                 busy.compute_if_due();
             }
@@ -219,9 +225,11 @@ impl Busy {
     }
 
     /// Computes as long as the process lives.
-    pub(super) fn compute(&mut self) -> ! {
+    pub(super) fn compute(&mut self, is_on: &AtomicBool) -> ! {
         loop {
-            self.compute_if_due();
+            if is_on.load(Ordering::Relaxed) {
+                self.compute_if_due();
+            }
             std::thread::sleep(HALF);
         }
     }
@@ -233,3 +241,5 @@ const READ: u8 = 0x04;
 const COMPARE_SWAP: u8 = 0x07;
 const WRITE: u8 = 0x03;
 const HALF: Duration = Duration::from_millis(1);
+/// How long a program sleeps that has no turn.
+const REST: Duration = Duration::from_millis(2);

@@ -7,11 +7,14 @@
 //!   up                 waits for the predecessor's connection        up
 //!   digest             reads the memory of all sessions              digest CRC32C
 //!   refill             posts all slots again                         filled
+//!   go                 a turn begins: programs may spin and compute  gone
+//!   rest               it has ended                                  rests
 //! ```
 
 use core::net::{Ipv4Addr, SocketAddr};
 use std::io::{BufRead, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -31,7 +34,8 @@ pub(crate) fn run(args: &ReplicaArgs, input: &mut dyn BufRead, out: &mut dyn Wri
     writeln!(out, "{}", program.listener.local_addr())?;
     out.flush()?;
     if args.busy && !args.mode.is_driven() {
-        thread::spawn(|| Busy::new().compute());
+        let is_on = Arc::clone(&program.is_on);
+        thread::spawn(move || Busy::new().compute(&is_on));
     }
     for line in input.lines() {
         let answer = program.obey(&line?)?;
@@ -53,6 +57,8 @@ struct Program {
     driven: Option<Driven>,
     next: Option<Stag>,
     opened: usize,
+    /// This side has its turn.
+    is_on: Arc<AtomicBool>,
 }
 
 impl Program {
@@ -75,6 +81,7 @@ impl Program {
             driven: None,
             next: None,
             opened: 0,
+            is_on: Arc::default(),
         })
     }
 
@@ -102,6 +109,14 @@ impl Program {
                 let next = self.next;
                 self.replicas.iter().try_for_each(|replica| replica.post(next)).map_err(say("refilling"))?;
                 Ok("filled".to_owned())
+            }
+            ["go"] => {
+                self.is_on.store(true, Ordering::Relaxed);
+                Ok("gone".to_owned())
+            }
+            ["rest"] => {
+                self.is_on.store(false, Ordering::Relaxed);
+                Ok("rests".to_owned())
             }
             _ => Err(Trouble::failed(format!("a line that a replica does not know: {line}"))),
         }
@@ -175,9 +190,9 @@ impl Program {
     /// Starts the thread of a session whose program does the work.
     fn serve(&mut self) {
         let Some(driven) = self.driven.take() else { return };
-        let (mode, is_busy) = (self.args.mode, self.args.busy);
+        let (mode, is_busy, is_on) = (self.args.mode, self.args.busy, Arc::clone(&self.is_on));
         thread::spawn(move || {
-            if let Err(trouble) = driven.serve(mode, is_busy) {
+            if let Err(trouble) = driven.serve(mode, is_busy, &is_on) {
                 eprintln!("weft bench: a replica: {trouble}");
                 std::process::exit(1);
             }

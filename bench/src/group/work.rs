@@ -186,6 +186,7 @@ impl Side for Client {
         let mut used = Usages::default();
         self.micros.clear();
         self.refilling = Duration::ZERO;
+        self.chain.ask_all("go")?;
         while watch.goes_on() {
             let before = self.chain.usages()?;
             watch.time(|| self.round())?;
@@ -199,6 +200,7 @@ impl Side for Client {
                 self.round = (2 * self.round).min(self.most());
             }
         }
+        self.chain.ask_all("rest")?;
         let mut sample = watch.finish();
         sample.cpu += used.programs.cpu + used.devices.cpu;
         sample.figure = self.figure(&used, sample.wall, sample.transfers);
