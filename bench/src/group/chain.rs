@@ -87,7 +87,11 @@ impl Chain {
         let mut all = Usages::default();
         for program in &self.programs {
             for (name, usage) in threads(program.child.id())?.into_values() {
-                let sum = if name.starts_with(DEVICES) { &mut all.devices } else { &mut all.programs };
+                let sum = if DEVICES.iter().any(|device| name.starts_with(device)) {
+                    &mut all.devices
+                } else {
+                    &mut all.programs
+                };
                 sum.cpu += usage.cpu;
                 sum.switches += usage.switches;
             }
@@ -99,7 +103,9 @@ impl Chain {
     pub(super) fn prefer_devices(&self) -> Outcome<()> {
         for program in &self.programs {
             let threads = threads(program.child.id())?;
-            for (thread, _) in threads.iter().filter(|(_, (name, _))| name.starts_with(DEVICES)) {
+            for (thread, _) in
+                threads.iter().filter(|(_, (name, _))| DEVICES.iter().any(|device| name.starts_with(device)))
+            {
                 let id = thread.to_string();
                 let status =
                     Command::new("chrt").args(["-f", "-p", "10", &id]).stderr(Stdio::null()).status();
@@ -265,5 +271,5 @@ impl Usages {
 }
 
 /// The names of devices' threads begin so.
-const DEVICES: &str = "weft-";
+const DEVICES: [&str; 2] = ["weft-engine", "weft-flush"];
 const PATIENCE: Duration = Duration::from_secs(20);

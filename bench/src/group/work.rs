@@ -188,6 +188,8 @@ impl Side for Client {
         self.refilling = Duration::ZERO;
         self.chain.ask_all("go")?;
         while watch.goes_on() {
+            // Programs that have just answered a line go back to sleep.
+            std::thread::sleep(SETTLED);
             let before = self.chain.usages()?;
             watch.time(|| self.round())?;
             let now = self.chain.usages()?.since(&before);
@@ -309,5 +311,6 @@ const LEN: usize = 1 << 20;
 /// Octets of a round, about.
 const ROUND: usize = 1 << 20;
 const SHIFTS: usize = 61;
+const SETTLED: Duration = Duration::from_millis(1);
 /// Operations of the first round.
 const FIRST: u64 = 4;
