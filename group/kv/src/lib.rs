@@ -1,4 +1,4 @@
-//! A [redb](redb) database whose storage is a replicated group, and a server that speaks RESP in front of it.
+//! A [redb] database whose storage is a replicated group, and a server that speaks RESP in front of it.
 //!
 //! ```text
 //! backend  a mirror of a group as the storage of a database
