@@ -1,15 +1,13 @@
 //! Groups: the connections of `weft group`.
 
-use serde_json::{Value, json};
-use weft_cli::decode::pcap::Time;
-use weft_cli::decode::print::Style;
+use serde_json::json;
 use weft_conform::octets::{fpdu, send};
 use weft_group::{
     Answer, Copy, End, Greeting, Hello, Member, Name, Op, Open, Opened, Replicas, Request, Status, Swap,
     Token, Welcome, encode,
 };
 
-use crate::trace::{CRC, Decoded, Trace};
+use crate::trace::{CRC, Trace};
 
 const TOKEN: Token = Token([0xEE; 16]);
 
@@ -24,18 +22,6 @@ fn connection(private_data: &[u8]) -> Trace {
     trace
 }
 
-fn lines(decoded: &Decoded) -> Vec<String> {
-    let style = Style { begin: Time(0), colours: false };
-    decoded.records.iter().map(|record| style.text(record)).collect()
-}
-
-/// The part `group` of the last object, and the last line.
-fn last(trace: &Trace) -> (Value, String) {
-    let decoded = trace.decode();
-    assert_eq!(decoded.notes(), []);
-    (decoded.objects().pop().unwrap()["group"].take(), lines(&decoded).pop().unwrap())
-}
-
 #[test]
 fn connections_are_told_apart_without_their_tokens() {
     for (greeting, name) in [
@@ -44,12 +30,12 @@ fn connections_are_told_apart_without_their_tokens() {
         (Greeting::Outward(TOKEN), "outward"),
     ] {
         let decoded = connection(&greeting.encode()).decode();
-        let line = &lines(&decoded)[0];
+        let line = &decoded.lines()[0];
         assert!(line.ends_with(&format!("private data 25  connection {name}")), "{line}");
         assert_eq!(decoded.objects()[0]["group"], json!({"form": "connection", "name": name}));
     }
     let later = connection(b"weft-grp and more").decode();
-    assert!(lines(&later)[0].contains("private data 17 (776566742d677270"), "{:?}", lines(&later));
+    assert!(later.lines()[0].contains("private data 17 (776566742d677270"), "{:?}", later.lines());
 }
 
 #[test]
@@ -83,7 +69,7 @@ fn each_message_of_the_control_plane_is_named_with_its_fields() {
     for (from, octets, words) in requests.into_iter().chain(answers) {
         let mut trace = connection(&Greeting::Control.encode());
         trace.send(from, &fpdu(&send(1, &octets)));
-        let (object, line) = last(&trace);
+        let (object, line) = trace.decode().last("group");
         assert!(line.ends_with(words), "{line}");
         assert!(words.starts_with(object["form"].as_str().unwrap()), "{object}");
         assert!(!line.contains("eeee") && !object.to_string().contains("eeee"), "{line}");
@@ -122,7 +108,7 @@ fn operations_and_acknowledgements_are_named_with_their_parts() {
     ] {
         let mut trace = connection(&greeting.encode());
         trace.send(1, &fpdu(&send(1, &octets[passed * 96..len])));
-        let (object, line) = last(&trace);
+        let (object, line) = trace.decode().last("group");
         assert!(line.ends_with(&words), "{line}");
         assert_eq!(object["number"], 7);
     }

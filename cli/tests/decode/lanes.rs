@@ -1,13 +1,11 @@
 //! Lanes: the connections between the daemons of two hosts.
 
 use serde_json::{Value, json};
-use weft_cli::decode::pcap::Time;
-use weft_cli::decode::print::Style;
 use weft_conform::octets::{fpdu, send, write};
 use weft_sockets::far::{Letter, Notice, NoticeKind};
 use weft_sockets::{Digests, Hello, LaneKind, Proof, RingPlace};
 
-use crate::trace::{CRC, Decoded, Trace};
+use crate::trace::{CRC, Trace};
 
 fn hello(proof: Proof) -> Hello {
     Hello {
@@ -50,22 +48,10 @@ fn immediate(msn: u32, data: [u8; 8]) -> Vec<u8> {
     fpdu(&[&header[..2], &words[..], &data].concat())
 }
 
-fn lines(decoded: &Decoded) -> Vec<String> {
-    let style = Style { begin: Time(0), colours: false };
-    decoded.records.iter().map(|record| style.text(record)).collect()
-}
-
-/// The part `lane` of the last object, and the last line.
-fn last(trace: &Trace) -> (Value, String) {
-    let decoded = trace.decode();
-    assert_eq!(decoded.notes(), []);
-    (decoded.objects().pop().unwrap()["lane"].take(), lines(&decoded).pop().unwrap())
-}
-
 #[test]
 fn hellos_are_shown_in_words() {
     let decoded = opened().decode();
-    let said = lines(&decoded);
+    let said = decoded.lines();
     assert!(said[0].contains("hello: oldest 1, newest 2, kind interactive, epoch 0xabc"), "{}", said[0]);
     assert!(
         said[0].contains("session 0xdef, received 12, wire 10.0.0.9:7176, local 10.0.0.1"),
@@ -123,7 +109,7 @@ fn each_letter_is_named_with_its_fields() {
     ] {
         let mut trace = opened();
         trace.send(0, &fpdu(&send(1, &letter.encode())));
-        let (object, line) = last(&trace);
+        let (object, line) = trace.decode().last("lane");
         assert!(line.contains(words), "{line}");
         assert_eq!(object["form"], "letter");
         assert!(words.contains(object["name"].as_str().unwrap()), "{object}");
@@ -146,7 +132,7 @@ fn each_notice_is_named_with_its_value() {
     ] {
         let mut trace = opened();
         trace.send(1, &immediate(1, Notice { kind, channel: 5, value: 7 }.encode()));
-        let (object, line) = last(&trace);
+        let (object, line) = trace.decode().last("lane");
         assert!(line.ends_with(words), "{line}");
         assert_eq!((&object["form"], &object["channel"]), (&json!("notice"), &json!(5)));
     }
@@ -169,7 +155,7 @@ fn what_this_version_does_not_know_is_remarked() {
     let mut trace = lane([b"weft-socx", b""]);
     trace.send(0, &fpdu(&send(1, &Letter::Withdraw { id: 1 }.encode())));
     let decoded = trace.decode();
-    assert!(lines(&decoded)[0].ends_with("private data 9 (776566742d736f6378)"));
+    assert!(decoded.lines()[0].ends_with("private data 9 (776566742d736f6378)"));
     assert_eq!(decoded.objects()[2]["lane"]["name"], "withdraw");
 }
 

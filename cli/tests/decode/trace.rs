@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use serde_json::Value;
-use weft_cli::decode::pcap::Capture;
-use weft_cli::decode::print;
+use weft_cli::decode::pcap::{Capture, Time};
+use weft_cli::decode::print::{self, Style};
 use weft_cli::decode::record::{Item, Note, Record};
 use weft_cli::decode::tracker::{Summary, Tracker};
 
@@ -87,6 +87,18 @@ impl Trace {
 }
 
 impl Decoded {
+    /// Its lines, as people see them.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let style = Style { begin: Time(0), colours: false };
+        self.records.iter().map(|record| style.text(record)).collect()
+    }
+
+    /// This part of the last object, and the last line. Nothing else was noted.
+    pub(crate) fn last(&self, part: &str) -> (Value, String) {
+        assert_eq!(self.notes(), []);
+        (self.objects().pop().unwrap()[part].take(), self.lines().pop().unwrap())
+    }
+
     /// Returns the JSON objects.
     pub(crate) fn objects(&self) -> Vec<Value> {
         self.records.iter().filter_map(print::json).collect()
