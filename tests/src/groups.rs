@@ -8,20 +8,12 @@ mod oracle;
 mod plan;
 mod world;
 
+use crate::simulate::result::Run;
 use crate::simulate::tally::Tally;
 use crate::simulate::trace::Trace;
 
 use plan::Plan;
 use world::World;
-
-/// What came of a run.
-#[derive(Debug)]
-pub(crate) struct Run {
-    pub(crate) result: Result<(), String>,
-    pub(crate) hash: u64,
-    pub(crate) tally: Tally,
-    pub(crate) lines: Vec<String>,
-}
 
 /// Runs one seed. With `is_spoiled` an octet of a replica changes by itself at the end.
 pub(crate) fn simulate(seed: u64, is_traced: bool, is_spoiled: bool) -> Run {

@@ -29,6 +29,7 @@ mod waits;
 mod watch;
 mod world;
 
+use crate::simulate::result::Run;
 use crate::simulate::tally::Tally;
 use crate::simulate::trace::Trace;
 
@@ -36,15 +37,6 @@ pub use sabotage::Sabotage;
 
 use plan::Plan;
 use world::World;
-
-/// What came of a run.
-#[derive(Debug)]
-pub(crate) struct Run {
-    pub(crate) result: Result<(), String>,
-    pub(crate) hash: u64,
-    pub(crate) tally: Tally,
-    pub(crate) lines: Vec<String>,
-}
 
 /// Runs one seed. With `is_far` the ends of connections belong to two hosts.
 pub(crate) fn simulate(seed: u64, is_far: bool, is_traced: bool, left_out: Option<Sabotage>) -> Run {

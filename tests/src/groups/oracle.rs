@@ -18,8 +18,7 @@ impl Oracle {
         Self { states: vec![vec![0; len]], replicas }
     }
 
-    /// An operation was begun. Returns what each replica finds in the word of a swap. `executed` says for each replica whether
-    /// it swaps.
+    /// An operation was begun. Returns what each replica finds in the word of a swap.
     pub(super) fn begin(&mut self, op: &Op, octets: &[u8]) -> Originals {
         let mut state = self.states.last().cloned().unwrap_or_default();
         let at = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX);

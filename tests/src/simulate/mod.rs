@@ -26,6 +26,7 @@ mod network;
 mod plan;
 pub(crate) mod random;
 mod request;
+pub(crate) mod result;
 mod sabotage;
 pub(crate) mod tally;
 pub(crate) mod trace;
@@ -114,14 +115,11 @@ pub fn run(seed: u64, options: Options) -> Outcome {
     };
     let caught = catch_unwind(AssertUnwindSafe(|| match options.kind {
         Kind::Verbs => simulate(seed, options, &mut outcome),
-        Kind::Sockets | Kind::Hosts => {
-            let is_far = options.kind == Kind::Hosts;
-            let run = sockets::simulate(seed, is_far, options.trace, options.left_out);
-            (outcome.hash, outcome.tally, outcome.lines) = (run.hash, run.tally, run.lines);
-            run.result
-        }
-        Kind::Groups => {
-            let run = groups::simulate(seed, options.trace, options.is_spoiled);
+        kind => {
+            let run = match kind {
+                Kind::Groups => groups::simulate(seed, options.trace, options.is_spoiled),
+                _ => sockets::simulate(seed, kind == Kind::Hosts, options.trace, options.left_out),
+            };
             (outcome.hash, outcome.tally, outcome.lines) = (run.hash, run.tally, run.lines);
             run.result
         }
