@@ -12,15 +12,21 @@ use core::ops::Range;
 use serde_json::{Value, json};
 
 use crate::MAX_REPLICAS;
+use crate::epoch::Refusal;
+use crate::epoch::change::Sealed;
 use crate::greeting::Token;
 
+mod change;
 mod fields;
+mod status;
 
+pub use change::{Copying, Lent, Named, Seal};
 use fields::{Fields, hexadecimal};
 pub use fields::{MAX_CONTROL, Malformed};
+pub use status::{SessionStatus, Status};
 
 /// The version of the control plane.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 /// Octets of the key of a group.
 pub const KEY_LEN: usize = 32;
 
@@ -35,6 +41,16 @@ pub enum Request {
     Close,
     /// Asks for the state of the replica.
     Status,
+    /// Ends the sessions of older epochs (docs/group/epochs.md tells the rules of this request and of those below).
+    Seal(Seal),
+    /// Has the replica fetch all octets in which it differs from another one, and make its whole memory durable.
+    Copy(Copying),
+    /// Asks to read the whole memory, and the hashes of its blocks: a replica with a Copy asks the other one.
+    Fetch(Named),
+    /// Has the replica make its whole memory durable.
+    Flush(Named),
+    /// Tells that an epoch has begun.
+    Finish(Named),
 }
 
 /// What a replica answers.
@@ -48,7 +64,17 @@ pub enum Answer {
     Closed,
     /// To Status.
     Status(Status),
-    /// To anything that is not done.
+    /// To Seal.
+    Sealed(Sealed),
+    /// To Copy, Flush and Finish.
+    Done,
+    /// To Copy: the other replica does not answer, or not as it should, in words.
+    SourceLost(String),
+    /// To Fetch.
+    Lent(Lent),
+    /// To requests of a change of epoch, by the rules of epochs.
+    Denied(Refusal),
+    /// To anything else that is not done.
     Refused(String),
     /// Not an answer: the session of this connection has ended.
     Ended(End),
@@ -120,42 +146,6 @@ pub enum End {
     Sealed(u64),
 }
 
-/// The state of a replica.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Status {
-    /// As of [`Welcome`].
-    pub size: u64,
-    /// As of [`Welcome`].
-    pub incarnation: u64,
-    /// How many sessions it holds at most.
-    pub limit: u64,
-    /// How many sessions it holds.
-    pub open: u64,
-    /// The first ones of them, as many as a message has room for.
-    pub sessions: Vec<SessionStatus>,
-}
-
-/// A session at a replica.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SessionStatus {
-    /// The epoch of the group.
-    pub epoch: u64,
-    /// The session.
-    pub session: u64,
-    /// The client, or the replica before this one.
-    pub peer: SocketAddr,
-    /// The number of this replica in the chain.
-    pub index: usize,
-    /// Replicas of the chain.
-    pub replicas: usize,
-    /// The octets that it works on.
-    pub range: Range<u64>,
-    /// Slots.
-    pub window: u32,
-    /// Whether its connections are there.
-    pub is_ready: bool,
-}
-
 impl From<SocketAddr> for Member {
     fn from(address: SocketAddr) -> Self {
         Self { address, incarnation: None }
@@ -173,6 +163,11 @@ impl Request {
             Self::Open(open) => json!({"open": open.value()}),
             Self::Close => json!({"close": {}}),
             Self::Status => json!({"status": {}}),
+            Self::Seal(seal) => json!({"seal": seal.value()}),
+            Self::Copy(copy) => json!({"copy": copy.value()}),
+            Self::Fetch(named) => json!({"fetch": named.value()}),
+            Self::Flush(named) => json!({"flush": named.value()}),
+            Self::Finish(named) => json!({"finish": named.value()}),
         };
         value.to_string().into_bytes()
     }
@@ -190,6 +185,11 @@ impl Request {
             "open" => Self::Open(Open::parse(&mut fields)?),
             "close" => Self::Close,
             "status" => Self::Status,
+            "seal" => Self::Seal(Seal::parse(&mut fields)?),
+            "copy" => Self::Copy(Copying::parse(&mut fields)?),
+            "fetch" => Self::Fetch(Named::parse(&mut fields)?),
+            "flush" => Self::Flush(Named::parse(&mut fields)?),
+            "finish" => Self::Finish(Named::parse(&mut fields)?),
             _ => return Err(Malformed::new(format_args!("there is no request `{name}`"))),
         };
         fields.end()?;
@@ -212,6 +212,11 @@ impl Answer {
             }}),
             Self::Closed => json!({"closed": {}}),
             Self::Status(status) => json!({"status": status.value()}),
+            Self::Sealed(sealed) => json!({"sealed": change::sealed_value(sealed)}),
+            Self::Done => json!({"done": {}}),
+            Self::SourceLost(reason) => json!({"source_lost": {"reason": fields::line(reason)}}),
+            Self::Lent(lent) => json!({"lent": lent.value()}),
+            Self::Denied(refusal) => json!({"denied": change::refusal_value(*refusal)}),
             Self::Refused(reason) => json!({"refused": {"reason": fields::line(reason)}}),
             Self::Ended(End::Lost(replica)) => json!({"ended": {"lost": replica}}),
             Self::Ended(End::Sealed(epoch)) => json!({"ended": {"sealed": epoch}}),
@@ -238,6 +243,11 @@ impl Answer {
             }),
             "closed" => Self::Closed,
             "status" => Self::Status(Status::parse(&mut fields)?),
+            "sealed" => Self::Sealed(change::parse_sealed(&mut fields)?),
+            "done" => Self::Done,
+            "source_lost" => Self::SourceLost(fields::line(&fields.text("reason")?)),
+            "lent" => Self::Lent(Lent::parse(&mut fields)?),
+            "denied" => Self::Denied(change::parse_refusal(&mut fields)?),
             "refused" => Self::Refused(fields::line(&fields.text("reason")?)),
             "ended" if fields.has("lost") => {
                 Self::Ended(End::Lost(fields.at_most("lost", MAX_REPLICAS - 1)?))
@@ -284,65 +294,6 @@ impl Open {
             members,
             range: fields.range("range")?,
             window: fields.small("window")?,
-        })
-    }
-}
-
-impl Status {
-    /// The largest sessions take less than 240 octets each, and what stands around them less than 200.
-    const SHOWN: usize = 16;
-
-    fn value(&self) -> Value {
-        let sessions: Vec<Value> = self.sessions.iter().take(Self::SHOWN).map(SessionStatus::value).collect();
-        json!({
-            "size": self.size,
-            "incarnation": self.incarnation,
-            "limit": self.limit,
-            "open": self.open,
-            "sessions": sessions,
-        })
-    }
-
-    fn parse(fields: &mut Fields) -> Result<Self, Malformed> {
-        let mut sessions = Vec::new();
-        for mut session in fields.objects("sessions", Self::SHOWN)? {
-            sessions.push(SessionStatus::parse(&mut session)?);
-            session.end()?;
-        }
-        Ok(Self {
-            size: fields.number("size")?,
-            incarnation: fields.number("incarnation")?,
-            limit: fields.number("limit")?,
-            open: fields.number("open")?,
-            sessions,
-        })
-    }
-}
-
-impl SessionStatus {
-    fn value(&self) -> Value {
-        json!({
-            "epoch": self.epoch,
-            "session": self.session,
-            "peer": self.peer.to_string(),
-            "index": self.index,
-            "of": self.replicas,
-            "range": [self.range.start, self.range.end],
-            "window": self.window,
-            "ready": self.is_ready,
-        })
-    }
-
-    fn parse(fields: &mut Fields) -> Result<Self, Malformed> {
-        Ok(Self {
-            epoch: fields.number("epoch")?,
-            session: fields.number("session")?,
-            peer: fields.address("peer")?,
-            index: fields.at_most("index", MAX_REPLICAS - 1)?,
-            replicas: fields.at_most("of", MAX_REPLICAS)?,
-            range: fields.range("range")?,
-            window: fields.small("window")?,
-            is_ready: fields.truth("ready")?,
         })
     }
 }

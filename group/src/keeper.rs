@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::atomic::replace;
 use crate::epoch::{MemberState, Refusal};
+use crate::random::random;
 
 /// A member's state, and the file with it.
 #[derive(Debug)]
@@ -29,6 +30,15 @@ impl Keeper {
     /// Keeps the state of a member whose memory is lost with its process.
     pub const fn volatile(incarnation: u64) -> Self {
         Self { state: MemberState::new(incarnation), path: None }
+    }
+
+    /// Keeps the state of a member that starts, in a file if its memory is stored. Draws its incarnation.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn start(path: Option<&Path>) -> io::Result<Self> {
+        let incarnation = u64::from_ne_bytes(random()?);
+        path.map_or(Ok(Self::volatile(incarnation)), |path| Self::open(path, incarnation))
     }
 
     /// Reads the state of a member that starts again with stored memory, or makes the file. The member goes on as

@@ -49,8 +49,8 @@ mod txlog;
 mod window;
 
 pub use control::{
-    Answer, End, Hello, KEY_LEN, MAX_CONTROL, Malformed, Member, Open, Opened, Request, SessionStatus,
-    Status, VERSION, Welcome,
+    Answer, Copying, End, Hello, KEY_LEN, Lent, MAX_CONTROL, Malformed, Member, Named, Open, Opened, Request,
+    Seal, SessionStatus, Status, VERSION, Welcome,
 };
 pub use durability::Durability;
 pub use epoch::change::{Ask, Change, ChangeError, Reply, Sealed};
@@ -72,7 +72,7 @@ pub use op::{Copy, MAX_REPLICAS, Op, OpError, Replicas, Swap};
 pub use opening::{Options, status};
 pub use program::{ELEMENTS, Parts, Place, STEPS};
 pub use replica::{MAX_WINDOW, Replica, SetupError, Shape};
-pub use resync::{BLOCK, Hash, differing, hashes, pieces};
+pub use resync::{BLOCK, Hash, Hashing, differing, next_piece};
 pub use server::{Limits, Server, ServerError, Serving};
 pub use session::{Done, Fresh, OpId, Session, SessionError, Terms};
 pub use txlog::{LogError, Part, TxLog};

@@ -1,10 +1,11 @@
 //! A connection of the control plane: a queue pair with a few buffers for messages.
 
+use core::ops::Range;
 use std::collections::VecDeque;
 
 use weft_rnic::{
     Access, CompChannel, Completion, CompletionOpcode, Cq, CqId, CqInit, Data, Device, Mr, Pd, Qp,
-    QpCapacity, QpInit, RecvWr, SendOpcode, SendWr, Status,
+    QpCapacity, QpInit, RecvWr, SendOpcode, SendWr, Stag, Status,
 };
 
 use crate::control::MAX_CONTROL;
@@ -21,6 +22,8 @@ pub(crate) struct Link {
     /// Messages that were sent, and those of them whose place is free again.
     sent: u32,
     freed: u32,
+    /// Reads and SYNCs that are done, and that [`Self::take_done`] has not told.
+    done: usize,
 }
 
 /// The connection is over, or the peer has broken its rules.
@@ -33,12 +36,15 @@ impl Link {
     /// # Errors
     /// [`SetupError`].
     pub(crate) fn new(device: &Device, pd: &Pd, channel: &CompChannel) -> Result<Self, SetupError> {
-        let cq = device.create_cq_with(&CqInit { channel: Some(channel), ..CqInit::new(2 * SLOTS) })?;
-        let capacity = QpCapacity { send_wr: SLOTS, recv_wr: SLOTS, send_sge: 1, recv_sge: 1, inline: 0 };
+        let cq =
+            device.create_cq_with(&CqInit { channel: Some(channel), ..CqInit::new(2 * SLOTS + DEPTH) })?;
+        let capacity =
+            QpCapacity { send_wr: SLOTS + DEPTH, recv_wr: SLOTS, send_sge: 1, recv_sge: 1, inline: 0 };
         let qp = device.create_qp(pd, &QpInit { capacity, signal_all: true, ..QpInit::new(&cq, &cq) })?;
         let memory = || pd.register(SLOTS as usize * MAX_CONTROL, Access::LOCAL_WRITE);
         let (arrived, leaving) = (memory()?, memory()?);
-        let link = Self { qp, cq, arrived, leaving, completions: VecDeque::new(), sent: 0, freed: 0 };
+        let link =
+            Self { qp, cq, arrived, leaving, completions: VecDeque::new(), sent: 0, freed: 0, done: 0 };
         link.cq.request_notification(false);
         for slot in 0..SLOTS {
             link.await_message(slot.into())?;
@@ -71,6 +77,34 @@ impl Link {
         sent.map_err(|_| Gone)
     }
 
+    /// Reads octets of the peer's memory, of at most [`DEPTH`] Reads at a time.
+    ///
+    /// # Errors
+    /// [`Gone`].
+    pub(crate) fn read(&self, from: (Stag, u64), sink: &Mr, place: Range<usize>) -> Result<(), Gone> {
+        let opcode = SendOpcode::Read { stag: from.0, to: from.1 };
+        self.post_aside(opcode, sink, place)
+    }
+
+    /// Makes octets of this side's memory durable.
+    ///
+    /// # Errors
+    /// [`Gone`].
+    pub(crate) fn sync(&self, memory: &Mr, place: Range<usize>) -> Result<(), Gone> {
+        self.post_aside(SendOpcode::Sync, memory, place)
+    }
+
+    /// Returns how many Reads and SYNCs are done since the last call. One that fails ends the connection.
+    pub(crate) const fn take_done(&mut self) -> usize {
+        core::mem::replace(&mut self.done, 0)
+    }
+
+    fn post_aside(&self, opcode: SendOpcode, memory: &Mr, place: Range<usize>) -> Result<(), Gone> {
+        let len = u32::try_from(place.len()).map_err(|_| Gone)?;
+        let sges = [memory.sge(place.start, len)];
+        self.qp.post_send(&SendWr { data: Data::Sges(&sges), ..SendWr::new(opcode) }).map_err(|_| Gone)
+    }
+
     /// Takes the completions that are there, and asks for an announcement of later ones. A thread that calls this only
     /// after announcements polls too rarely in vain to become the driver of the engine.
     pub(crate) fn collect(&mut self) {
@@ -96,11 +130,12 @@ impl Link {
 
     fn take(&mut self) {
         // It has room for all that can be there.
-        let mut out = [Completion::EMPTY; 2 * SLOTS as usize];
+        let mut out = [Completion::EMPTY; (2 * SLOTS + DEPTH) as usize];
         let taken = self.cq.poll(&mut out);
         for completion in &out[..taken] {
             match (completion.status, completion.opcode) {
                 (Status::Success, CompletionOpcode::Send) => self.freed = self.freed.wrapping_add(1),
+                (Status::Success, CompletionOpcode::Read | CompletionOpcode::Sync) => self.done += 1,
                 _ => self.completions.push_back(*completion),
             }
         }
@@ -114,6 +149,8 @@ impl Link {
 
 /// Messages in each direction at a time.
 const SLOTS: u32 = 4;
+/// Reads and SYNCs at a time.
+pub(crate) const DEPTH: u32 = 16;
 
 /// Returns where the message of a slot lies.
 fn place(number: u64) -> usize {

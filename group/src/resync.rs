@@ -1,5 +1,6 @@
 //! Which blocks of two members differ. A member that joins an epoch fetches them.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 
 /// Octets of a block.
@@ -8,50 +9,82 @@ pub const BLOCK: u64 = 65_536;
 /// The BLAKE3 hash of a block.
 pub type Hash = [u8; 32];
 
-/// Returns the hashes of all blocks of a region. `read` copies the octets at an offset. The last block may be shorter.
-///
-/// # Errors
-/// The first one of `read`.
-pub fn hashes<E>(size: u64, mut read: impl FnMut(u64, &mut [u8]) -> Result<(), E>) -> Result<Vec<Hash>, E> {
-    let mut block = vec![0; usize::try_from(BLOCK.min(size)).unwrap_or_default()];
-    let mut found = Vec::new();
-    let mut at = 0;
-    while at < size {
-        let len = usize::try_from(BLOCK.min(size - at)).unwrap_or_default();
-        read(at, &mut block[..len])?;
-        found.push(*blake3::hash(&block[..len]).as_bytes());
-        at += len as u64;
+/// The hashes of the blocks of a region, as far as they are made. The last block may be shorter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hashing {
+    size: u64,
+    found: Vec<Hash>,
+}
+
+impl Hashing {
+    /// Begins with a region of so many octets.
+    pub const fn new(size: u64) -> Self {
+        Self { size, found: Vec::new() }
     }
-    Ok(found)
+
+    /// Hashes so many more blocks, unless fewer are left. `read` copies the octets at an offset.
+    ///
+    /// # Errors
+    /// The first one of `read`.
+    pub fn step<E>(
+        &mut self,
+        blocks: usize,
+        mut read: impl FnMut(u64, &mut [u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut block = vec![0; usize::try_from(BLOCK.min(self.size)).unwrap_or_default()];
+        for _ in 0..blocks {
+            let at = self.hashed();
+            let len = usize::try_from(BLOCK.min(self.size - at)).unwrap_or_default();
+            if len == 0 {
+                break;
+            }
+            read(at, &mut block[..len])?;
+            self.found.push(*blake3::hash(&block[..len]).as_bytes());
+        }
+        Ok(())
+    }
+
+    /// Returns how many octets are hashed.
+    pub fn hashed(&self) -> u64 {
+        self.size.min((self.found.len() as u64).saturating_mul(BLOCK))
+    }
+
+    /// Returns the hashes, once all blocks have one.
+    pub fn hashes(&self) -> Option<&[Hash]> {
+        (self.hashed() == self.size).then_some(&self.found)
+    }
 }
 
 /// Returns the ranges of a region whose octets differ, neighbors as one. None if the hashes are not those of a region of
 /// this size.
-pub fn differing(size: u64, own: &[Hash], other: &[Hash]) -> Option<Vec<Range<u64>>> {
+pub fn differing(size: u64, own: &[Hash], other: &[Hash]) -> Option<VecDeque<Range<u64>>> {
     let blocks = size.div_ceil(BLOCK);
     if [own, other].iter().any(|hashes| hashes.len() as u64 != blocks) {
         return None;
     }
-    let mut ranges: Vec<Range<u64>> = Vec::new();
+    let mut ranges: VecDeque<Range<u64>> = VecDeque::new();
     for ((at, own), other) in (0..).zip(own).zip(other) {
         if own == other {
             continue;
         }
         let (start, end) = (at * BLOCK, size.min((at + 1) * BLOCK));
-        match ranges.last_mut().filter(|last| last.end == start) {
+        match ranges.back_mut().filter(|last| last.end == start) {
             Some(last) => last.end = end,
-            None => ranges.push(start..end),
+            None => ranges.push_back(start..end),
         }
     }
     Some(ranges)
 }
 
-/// Returns the Reads that fetch these ranges, each of one block at most: both ends look at their seal for each block.
-pub fn pieces(ranges: &[Range<u64>]) -> impl Iterator<Item = Range<u64>> {
-    ranges.iter().flat_map(|range| {
-        let starts = (0..(range.end - range.start).div_ceil(BLOCK)).map(|at| range.start + at * BLOCK);
-        starts.map(|start| start..range.end.min(start + BLOCK))
-    })
+/// Takes the next piece of ranges that are to be fetched: one block at most.
+pub fn next_piece(ranges: &mut VecDeque<Range<u64>>) -> Option<Range<u64>> {
+    let first = ranges.front_mut()?;
+    let piece = first.start..first.end.min(first.start + BLOCK);
+    first.start = piece.end;
+    if first.is_empty() {
+        ranges.pop_front();
+    }
+    Some(piece)
 }
 
 #[cfg(test)]
@@ -66,7 +99,11 @@ mod tests {
             out.copy_from_slice(&memory[at..at + out.len()]);
             Ok::<(), ()>(())
         };
-        hashes(memory.len() as u64, read).unwrap()
+        let mut hashing = Hashing::new(memory.len() as u64);
+        while hashing.hashes().is_none() {
+            hashing.step(2, read).unwrap();
+        }
+        hashing.hashes().unwrap().to_vec()
     }
 
     proptest! {
@@ -82,8 +119,8 @@ mod tests {
                 member[index.index(size)] ^= change;
             }
             let (own, other) = (hashes_of(&member), hashes_of(&source));
-            let ranges = differing(size as u64, &own, &other).unwrap();
-            for range in pieces(&ranges) {
+            let mut ranges = differing(size as u64, &own, &other).unwrap();
+            while let Some(range) = next_piece(&mut ranges) {
                 prop_assert!(range.end - range.start <= BLOCK && range.start % BLOCK == 0);
                 let range = usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap();
                 prop_assert_ne!(&member[range.clone()], &source[range.clone()], "equal octets are fetched");
@@ -114,6 +151,8 @@ mod tests {
     #[test]
     fn an_error_ends_the_hashing() {
         let read = |at: u64, _: &mut [u8]| if at == 0 { Ok(()) } else { Err(at) };
-        assert_eq!(hashes(200_000, read), Err(BLOCK));
+        let mut hashing = Hashing::new(200_000);
+        assert_eq!(hashing.step(9, read), Err(BLOCK));
+        assert_eq!((hashing.hashed(), hashing.hashes()), (BLOCK, None));
     }
 }

@@ -20,15 +20,17 @@ use weft_rnic::{
     CmError, CompChannel, CqId, Device, EventChannel, EventQueue, Listener, News, Notice, Pd, Region,
 };
 
-use crate::control::{End, Member, SessionStatus, Status};
+use crate::control::{Member, SessionStatus, Status};
+use crate::keeper::Keeper;
 use crate::key::Key;
-use crate::random::random;
 
 mod answering;
+mod changing;
 mod connecting;
 mod hosted;
 mod peer;
 mod serving;
+mod task;
 
 use hosted::Hosted;
 use peer::Peer;
@@ -53,9 +55,11 @@ pub struct Server {
     memory: Arc<Region>,
     size: u64,
     limits: Limits,
-    incarnation: u64,
-    /// The only epoch that it takes sessions of; `None` takes any.
-    sealed: Option<u64>,
+    keeper: Keeper,
+    /// Why it takes no requests any more: its state cannot be stored.
+    broken: Option<String>,
+    /// It has taken another incarnation because a flush has failed.
+    is_noted: bool,
     queue: EventQueue,
     events: EventChannel,
     completions: CompChannel,
@@ -77,6 +81,8 @@ enum Role {
     Peer,
     /// The control connection to the next replica.
     Next(u64),
+    /// The control connection to the replica from which this one copies.
+    Source(u64),
     Inward(u64),
     Outward(u64),
 }
@@ -98,20 +104,34 @@ impl Default for Limits {
 }
 
 impl Server {
-    /// Makes a replica of `memory`, of which `size` octets are given to sessions, and listens at `address`.
+    /// Makes a replica of `memory`, of which `size` octets are given to sessions, and listens at `address`. The memory is lost
+    /// with the process.
     ///
     /// # Errors
     /// [`ServerError`].
     pub fn new(
         device: &Device,
+        memory: (Arc<Region>, u64),
+        address: SocketAddr,
+        limits: Limits,
+    ) -> Result<Self, ServerError> {
+        Self::with_state(device, memory, address, limits, Keeper::start(None)?)
+    }
+
+    /// Makes a replica whose state `keeper` keeps. Beside memory with a file that is a file, too.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    pub fn with_state(
+        device: &Device,
         (memory, size): (Arc<Region>, u64),
         address: SocketAddr,
         limits: Limits,
+        keeper: Keeper,
     ) -> Result<Self, ServerError> {
         let queue = EventQueue::new()?;
         let events = device.events_on(&queue);
         let completions = device.create_comp_channel()?;
-        let incarnation = u64::from_ne_bytes(random()?);
         let listener = device.listen(&events, address).map_err(ServerError::Listen)?;
         Ok(Self {
             device: device.clone(),
@@ -119,8 +139,9 @@ impl Server {
             memory,
             size,
             limits,
-            incarnation,
-            sealed: None,
+            keeper,
+            broken: None,
+            is_noted: false,
             queue,
             events,
             completions,
@@ -140,12 +161,12 @@ impl Server {
 
     /// Returns the name of its memory's contents.
     pub const fn incarnation(&self) -> u64 {
-        self.incarnation
+        self.keeper.state().incarnation
     }
 
     /// Returns what a list of members says of this replica.
     pub const fn member(&self) -> Member {
-        Member { address: self.address(), incarnation: Some(self.incarnation) }
+        Member { address: self.address(), incarnation: Some(self.incarnation()) }
     }
 
     /// Returns the descriptors that are readable while [`Self::handle`] has something to do.
@@ -155,22 +176,12 @@ impl Server {
 
     /// Does what there is to do for the control plane, without waiting and without driving the engine.
     pub fn handle(&mut self) {
+        self.note_failed_flush();
         while let Some(notice) = self.queue.pop() {
             self.handle_notice(notice);
         }
         self.handle_messages();
-    }
-
-    /// Ends the sessions of older epochs, and takes those of this one alone from now on. When this returns no octet of an older
-    /// session is placed any more. An epoch that is older than the last one changes nothing.
-    pub fn seal(&mut self, epoch: u64) {
-        self.sealed = self.sealed.max(Some(epoch));
-        let is_older = |peer: &Peer| peer.session.as_ref().is_some_and(|session| session.open.epoch < epoch);
-        let older: Vec<u64> =
-            self.peers.iter().filter(|(_, peer)| is_older(peer)).map(|(number, _)| *number).collect();
-        for number in older {
-            self.end(number, End::Sealed(epoch));
-        }
+        self.work();
     }
 
     /// Returns the state of the replica.
@@ -178,7 +189,11 @@ impl Server {
         let sessions: Vec<SessionStatus> = self.peers.values().filter_map(Peer::status).collect();
         Status {
             size: self.size,
-            incarnation: self.incarnation,
+            incarnation: self.incarnation(),
+            sealed: self.keeper.state().sealed,
+            served: self.keeper.state().served,
+            is_stored: self.keeper.is_stored(),
+            progress: self.progress(),
             limit: self.limits.sessions as u64,
             open: sessions.len() as u64,
             sessions,
@@ -192,6 +207,7 @@ impl Server {
             match self.roles.get(&number) {
                 Some(Role::Peer) => self.read_requests(number),
                 Some(Role::Next(peer)) => self.read_answers(*peer),
+                Some(Role::Source(peer)) => self.read_source(*peer),
                 _ => {}
             }
         }
@@ -200,7 +216,7 @@ impl Server {
     fn handle_notice(&mut self, notice: Notice) {
         match notice.news {
             News::Event(event) => self.handle_event(notice.id, event),
-            News::Posted(_) => self.is_stopped = true,
+            News::Posted(code) => self.is_stopped |= code == STOP,
         }
     }
 
@@ -222,6 +238,10 @@ impl Server {
         self.completions.discard(cq);
     }
 }
+
+/// What is posted to the own queue: the server ends, or it has more to do.
+const STOP: u32 = 0;
+const MORE: u32 = 1;
 
 impl core::fmt::Display for ServerError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {

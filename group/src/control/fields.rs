@@ -116,6 +116,17 @@ impl Fields {
         self.take(name, "two whole numbers, the second one larger", is_range)
     }
 
+    pub(super) fn pair_or_none(&mut self, name: &str) -> Result<Option<[u64; 2]>, Malformed> {
+        if self.take_null(name) {
+            return Ok(None);
+        }
+        let is_pair = |value: Value| match value.as_array()?.as_slice() {
+            [first, second] => Some([first.as_u64()?, second.as_u64()?]),
+            _ => None,
+        };
+        self.take(name, "two whole numbers", is_pair).map(Some)
+    }
+
     /// Takes a list of at most so many objects.
     pub(super) fn objects(&mut self, name: &str, most: usize) -> Result<Vec<Self>, Malformed> {
         let is_list = |value| {

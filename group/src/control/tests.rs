@@ -19,6 +19,14 @@ fn open() -> Open {
     }
 }
 
+const NAMED: Named = Named { epoch: 4, incarnation: 1 << 63 };
+
+fn status(progress: Option<[u64; 2]>) -> Status {
+    let (size, incarnation, sealed, served, open) = (1, 2, 4, 3, 1);
+    let sessions = vec![session_status()];
+    Status { size, incarnation, sealed, served, is_stored: true, progress, limit: 8, open, sessions }
+}
+
 fn session_status() -> SessionStatus {
     SessionStatus {
         epoch: u64::MAX,
@@ -39,18 +47,34 @@ fn requests() -> Vec<Request> {
         Request::Open(open()),
         Request::Close,
         Request::Status,
+        Request::Seal(Seal { epoch: 4, base: 3 }),
+        Request::Copy(Copying {
+            to: NAMED,
+            from: "[fd00::2]:7471".parse().unwrap(),
+            from_incarnation: u64::MAX,
+        }),
+        Request::Fetch(NAMED),
+        Request::Flush(NAMED),
+        Request::Finish(NAMED),
     ]
 }
 
 fn answers() -> Vec<Answer> {
     let opened =
         Opened { data_in: u32::MAX, inward: Token([1; 16]), outward: Token([0xFE; 16]), data_out: 0 };
-    let status = Status { size: 1, incarnation: 2, limit: 8, open: 1, sessions: vec![session_status()] };
     vec![
         Answer::Welcome(Welcome { size: 1 << 40, incarnation: u64::MAX }),
         Answer::Opened(opened),
         Answer::Closed,
-        Answer::Status(status),
+        Answer::Status(status(None)),
+        Answer::Status(status(Some([0, u64::MAX]))),
+        Answer::Sealed(Sealed { incarnation: 7, size: 1 << 40, is_stored: false }),
+        Answer::Done,
+        Answer::SourceLost("it has gone".into()),
+        Answer::Lent(Lent { data: u32::MAX, hashes: 0, size: 65_537 }),
+        Answer::Denied(Refusal::Sealed { epoch: 5 }),
+        Answer::Denied(Refusal::Served { epoch: 6 }),
+        Answer::Denied(Refusal::Incarnation { own: u64::MAX }),
         Answer::Refused("as \"it\" is".into()),
         Answer::Ended(End::Lost(15)),
         Answer::Ended(End::Sealed(u64::MAX)),
@@ -74,8 +98,11 @@ fn the_longest_messages_fit() {
     let longest = Open { members: vec![member; MAX_REPLICAS], epoch: u64::MAX, ..open() };
     assert!(Request::Open(longest).encode().len() <= MAX_CONTROL);
     let sessions = vec![session_status(); 1000];
-    let (size, incarnation, limit) = (u64::MAX, u64::MAX, u64::MAX);
-    let status = Answer::Status(Status { size, incarnation, limit, open: limit, sessions }).encode();
+    let (most, progress) = (u64::MAX, Some([u64::MAX; 2]));
+    let (size, incarnation, sealed, served) = (most, most, most, most);
+    let (limit, open, is_stored) = (most, most, false);
+    let longest = Status { size, incarnation, sealed, served, is_stored, progress, limit, open, sessions };
+    let status = Answer::Status(longest).encode();
     assert!(status.len() <= MAX_CONTROL && Answer::parse(&status).is_ok(), "{} octets", status.len());
     let refused = Answer::Refused("\u{1F600}\"\n".repeat(2000)).encode();
     assert!(refused.len() <= MAX_CONTROL, "{} octets", refused.len());
@@ -129,7 +156,7 @@ proptest! {
     /// One octet changed, one taken away or one more: it is refused, or it is a message that is written as it was read.
     #[test]
     fn a_damaged_message_is_refused_or_is_another_one(
-        which in 0..12_usize, at in any::<prop::sample::Index>(), octet in any::<u8>(), how in 0..3,
+        which in 0..25_usize, at in any::<prop::sample::Index>(), octet in any::<u8>(), how in 0..3,
     ) {
         let mut messages: Vec<_> = requests().iter().map(Request::encode).collect();
         messages.extend(answers().iter().map(Answer::encode));

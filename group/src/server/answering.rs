@@ -14,6 +14,7 @@ impl Server {
     pub(super) fn read_requests(&mut self, number: u64) {
         let Some(peer) = self.peers.get_mut(&number) else { return };
         peer.link.collect();
+        self.advance_flush(number);
         loop {
             let Some(peer) = self.peers.get_mut(&number) else { return };
             match peer.link.receive() {
@@ -40,14 +41,21 @@ impl Server {
         match request {
             Request::Hello(hello) => Some(self.hello(number, &hello)),
             _ if !is_greeted => Some(Answer::Refused("say hello first".into())),
+            Request::Status => Some(Answer::Status(self.status())),
+            _ if self.broken.is_some() => self.broken.clone().map(Answer::Refused),
             Request::Open(open) => {
                 self.open(number, open).unwrap_or_else(|reason| Some(Answer::Refused(reason)))
             }
             Request::Close => {
                 self.drop_session(number);
+                self.drop_task(number);
                 Some(Answer::Closed)
             }
-            Request::Status => Some(Answer::Status(self.status())),
+            Request::Seal(seal) => Some(self.seal(seal)),
+            Request::Copy(copy) => self.copy(number, copy),
+            Request::Fetch(named) => self.lend(number, named),
+            Request::Flush(named) => self.flush(number, named),
+            Request::Finish(named) => Some(self.finish(named)),
         }
     }
 
@@ -69,12 +77,13 @@ impl Server {
         if let Some(peer) = self.peers.get_mut(&number) {
             peer.is_greeted = true;
         }
-        Answer::Welcome(Welcome { size: self.size, incarnation: self.incarnation })
+        Answer::Welcome(Welcome { size: self.size, incarnation: self.incarnation() })
     }
 
     /// Makes the objects of a session. The tail answers at once, the others when the next replica has answered.
     fn open(&mut self, number: u64, open: Open) -> Result<Option<Answer>, String> {
         self.check(number, &open)?;
+        self.serve(&open)?;
         let session = self.make(open)?;
         let [inward, outward] = session.numbers;
         let answer = session.opened().map(Answer::Opened);
@@ -91,18 +100,12 @@ impl Server {
 
     fn check(&self, number: u64, open: &Open) -> Result<(), String> {
         let open_now = self.peers.values().filter(|peer| peer.session.is_some()).count();
-        if self.peers.get(&number).is_some_and(|peer| peer.session.is_some() || peer.leaving.is_some()) {
+        let is_taken = |peer: &Peer| peer.session.is_some() || peer.leaving.is_some() || peer.task.is_some();
+        if self.peers.get(&number).is_some_and(is_taken) {
             return Err("this connection has a session already".into());
-        }
-        if let Some(sealed) = self.sealed.filter(|sealed| *sealed != open.epoch) {
-            return Err(format!("the epoch of the group is {sealed}, and not {}", open.epoch));
         }
         if open_now >= self.limits.sessions {
             return Err(format!("this replica has {open_now} sessions and takes no more"));
-        }
-        let own = open.members.get(open.index).and_then(|member| member.incarnation);
-        if own.is_some_and(|incarnation| incarnation != self.incarnation) {
-            return Err("the memory of this replica is another one than it was: it has been restarted".into());
         }
         let range = &open.range;
         if range.end > self.size || range.is_empty() {
@@ -174,7 +177,7 @@ impl Server {
             // It has named itself already.
             Ok(Answer::Refused(reason)) => self.lose_next(peer, &reason),
             Ok(Answer::Ended(end)) => self.end(peer, end),
-            Ok(Answer::Closed | Answer::Status(_)) => self.lose_next(peer, "it has answered something else"),
+            Ok(_) => self.lose_next(peer, "it has answered something else"),
             Err(error) => self.lose_next(peer, &error.to_string()),
         }
     }
@@ -245,7 +248,7 @@ impl Server {
         self.drop_session(peer);
     }
 
-    fn answer(&mut self, number: u64, answer: &Answer) {
+    pub(super) fn answer(&mut self, number: u64, answer: &Answer) {
         let Some(peer) = self.peers.get_mut(&number) else { return };
         if peer.answer(answer).is_err() {
             self.drop_peer(number);
@@ -274,6 +277,7 @@ impl Server {
     /// Drops a control connection with its session.
     pub(super) fn drop_peer(&mut self, number: u64) {
         self.drop_session(number);
+        self.drop_task(number);
         if let Some(peer) = self.peers.remove(&number) {
             self.forget(number, peer.link.announced_as());
         }

@@ -17,6 +17,15 @@ impl Server {
             (CmEvent::ConnectRequest(request), _) => self.handle_request(&request),
             (CmEvent::Established { .. }, Some(Role::Outward(peer))) => self.begin(peer),
             (CmEvent::Established { .. }, Some(Role::Next(peer))) => self.greet_next(peer),
+            (CmEvent::Established { .. }, Some(Role::Source(peer))) => self.greet_source(peer),
+            (CmEvent::ConnectError { reason, .. }, Some(Role::Source(peer))) => {
+                self.lose_source(peer, &reason.to_string());
+            }
+            (CmEvent::Rejected { .. } | CmEvent::Disconnected { .. }, Some(Role::Source(peer))) => {
+                // What it has said before may be still there.
+                self.read_source(peer);
+                self.lose_source(peer, "it has gone");
+            }
             (CmEvent::Rejected { .. }, Some(Role::Next(peer) | Role::Outward(peer))) => {
                 self.lose_next(peer, "it does not take the connection");
             }
@@ -66,12 +75,13 @@ impl Server {
             let silent = self.peers.iter().find(|(_, peer)| !peer.is_greeted).map(|(number, _)| *number)?;
             self.drop_peer(silent);
         }
-        let link = Link::new(&self.device, &self.pd, &self.completions).ok()?;
+        let pd = self.device.alloc_pd();
+        let link = Link::new(&self.device, &pd, &self.completions).ok()?;
         let number = self.number();
         self.device.accept(request.id, link.qp(), ConnParam { id: number, ..ConnParam::NONE }).ok()?;
         self.announced.insert(link.announced_as(), number);
         self.roles.insert(number, Role::Peer);
-        self.peers.insert(number, Peer::new(link, request.peer));
+        self.peers.insert(number, Peer::new((link, pd), request.peer));
         Some(())
     }
 
@@ -147,12 +157,17 @@ impl Server {
     }
 
     fn greet_next(&mut self, peer: u64) {
-        let key = self.limits.key.as_ref().map(crate::key::Key::octets);
-        let hello = Request::Hello(Hello { version: VERSION, key });
+        let hello = self.own_hello();
         let Some(next) = self.session(peer).and_then(|session| session.next.as_mut()) else { return };
         if next.link.send(&hello.encode()).is_err() {
             self.lose_next(peer, "it has gone");
         }
+    }
+
+    /// Returns what this side says first to another replica.
+    pub(super) fn own_hello(&self) -> Request {
+        let key = self.limits.key.as_ref().map(crate::key::Key::octets);
+        Request::Hello(Hello { version: VERSION, key })
     }
 
     /// Connects OUT to IN of the next replica.

@@ -2,26 +2,33 @@
 
 use std::net::SocketAddr;
 
+use weft_rnic::Pd;
+
 use crate::control::{Answer, SessionStatus};
 use crate::link::{Gone, Link};
 
 use super::hosted::{Hosted, Next};
+use super::task::Task;
 
 /// A client, or the replica before this one.
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) link: Link,
+    /// The domain of the link. Nobody else can name what is registered there.
+    pub(super) pd: Pd,
     pub(super) address: SocketAddr,
     /// It has said Hello.
     pub(super) is_greeted: bool,
     pub(super) session: Option<Hosted>,
     /// The way to the next replica of a session that has ended, and the number of that replica: it may still say why.
     pub(super) leaving: Option<(Next, usize)>,
+    /// What it has asked for that takes long.
+    pub(super) task: Option<Task>,
 }
 
 impl Peer {
-    pub(super) const fn new(link: Link, address: SocketAddr) -> Self {
-        Self { link, address, is_greeted: false, session: None, leaving: None }
+    pub(super) fn new((link, pd): (Link, Pd), address: SocketAddr) -> Self {
+        Self { link, pd, address, is_greeted: false, session: None, leaving: None, task: None }
     }
 
     pub(super) fn answer(&mut self, answer: &Answer) -> Result<(), Gone> {

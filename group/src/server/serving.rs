@@ -9,7 +9,7 @@ use weft_rnic::EventQueue;
 
 use crate::control::Member;
 
-use super::Server;
+use super::{STOP, Server};
 
 /// A server with a thread of its own, which sleeps in poll(2) unless the control plane has something to do. Dropping it ends
 /// all sessions.
@@ -56,7 +56,7 @@ impl Serving {
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        self.queue.post(0, 0);
+        self.queue.post(0, STOP);
         if let Some(thread) = self.thread.take() {
             // A panic has been printed by the thread itself; there is nobody to hand it to in a destructor.
             let _printed = thread.join();

@@ -6,7 +6,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use weft_group::{Done, Limits, Member, OpId, Options, Server, Session, SessionError, Topology};
+use weft_group::{
+    Answer, Done, Limits, Member, OpId, Options, Refusal, Seal, Sealed, Server, Session, SessionError,
+    Topology,
+};
 use weft_rnic::{Progress, Region};
 
 use crate::hosts::{LEN, device, options};
@@ -16,7 +19,7 @@ struct Host {
     member: Member,
     memory: Arc<Region>,
     orders: Option<Sender<u64>>,
-    sealed: Receiver<()>,
+    sealed: Receiver<Answer>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -39,8 +42,7 @@ impl Host {
                 server.handle();
                 match ordered.try_recv() {
                     Ok(epoch) => {
-                        server.seal(epoch);
-                        done.send(()).unwrap();
+                        done.send(server.seal(Seal { epoch, base: epoch - 1 })).unwrap();
                     }
                     Err(std::sync::mpsc::TryRecvError::Empty) => {}
                     Err(std::sync::mpsc::TryRecvError::Disconnected) => return,
@@ -50,9 +52,9 @@ impl Host {
         Self { member, memory, orders: Some(orders), sealed, thread: Some(thread) }
     }
 
-    fn seal(&self, epoch: u64) {
+    fn seal(&self, epoch: u64) -> Answer {
         self.orders.as_ref().unwrap().send(epoch).unwrap();
-        self.sealed.recv().unwrap();
+        self.sealed.recv().unwrap()
     }
 
     fn contents(&self) -> Vec<u8> {
@@ -79,11 +81,22 @@ fn a_sealed_replica_ends_older_sessions() {
             let client = device(9, Progress::Thread);
             let members: Vec<Member> = hosts.iter().map(|host| host.member).collect();
             let open = |epoch| Session::open(&client, &members, &Options { epoch, ..options(topology) });
+            let refused = open(1).unwrap_err().to_string();
+            assert!(refused.ends_with("the member is sealed with epoch 0"), "{refused}");
+            let seal = |host: &Host, epoch| {
+                let sealed = Sealed {
+                    incarnation: host.member.incarnation.unwrap(),
+                    size: LEN as u64,
+                    is_stored: false,
+                };
+                assert_eq!(host.seal(epoch), Answer::Sealed(sealed));
+            };
+            hosts.iter().for_each(|host| seal(host, 1));
             let mut session = open(1).unwrap();
             for word in 0..8 {
                 session.write(word * 8, b"under it").unwrap();
             }
-            hosts[first].seal(2);
+            seal(&hosts[first], 2);
             let before = hosts[first].contents();
             let mut done = [Done { id: OpId(0), originals: [0; 16] }; 8];
             let end = loop {
@@ -103,10 +116,10 @@ fn a_sealed_replica_ends_older_sessions() {
             assert_eq!(told, SessionError::Sealed { epoch: 2 }, "{topology:?}, {first}");
             let refused = open(1).unwrap_err().to_string();
             assert!(refused.starts_with(&format!("replica {first} at ")), "{refused}");
-            assert!(refused.ends_with("the epoch of the group is 2, and not 1"), "{refused}");
+            assert!(refused.ends_with("the member is sealed with epoch 2"), "{refused}");
             assert!(hosts[first].contents() == before, "{topology:?}, {first}");
-            hosts.iter().for_each(|host| host.seal(2));
-            hosts[first].seal(1);
+            hosts.iter().for_each(|host| seal(host, 2));
+            assert_eq!(hosts[first].seal(1), Answer::Denied(Refusal::Sealed { epoch: 2 }));
             let mut session = open(2).unwrap();
             assert_eq!(session.why_over(), None);
             let id = session.write(0, b"new").unwrap();
