@@ -33,6 +33,13 @@ pub trait Group {
     /// # Errors
     /// [`SessionError`].
     fn read(&mut self, at: u64, out: &mut [u8]) -> Result<(), SessionError>;
+
+    /// Goes on after an error by which the session is over, so that operations that were under way may be repeated. Their
+    /// names are not valid any more.
+    ///
+    /// # Errors
+    /// Why it does not go on. A [`Session`] never does.
+    fn recover(&mut self, error: SessionError) -> Result<(), SessionError>;
 }
 
 impl Group for Session {
@@ -55,6 +62,10 @@ impl Group for Session {
     fn read(&mut self, at: u64, out: &mut [u8]) -> Result<(), SessionError> {
         self.read(at, out, Fresh::Confirmed)
     }
+
+    fn recover(&mut self, error: SessionError) -> Result<(), SessionError> {
+        Err(self.why_over().unwrap_or(error))
+    }
 }
 
 /// The operations that one user of a group has under way, oldest first.
@@ -62,6 +73,27 @@ impl Group for Session {
 pub(crate) struct Flights(VecDeque<OpId>);
 
 impl Flights {
+    /// Does something with a group, and does it once more whenever the session is over and the group recovers. To do it in
+    /// part and then as a whole has to be as good as to do it once.
+    ///
+    /// # Errors
+    /// [`SessionError`].
+    pub(crate) fn carry_out<G: Group>(
+        &mut self,
+        group: &mut G,
+        mut work: impl FnMut(&mut Self, &mut G) -> Result<(), SessionError>,
+    ) -> Result<(), SessionError> {
+        loop {
+            match work(self, group) {
+                Err(error) if !matches!(error, SessionError::Op(_)) => {
+                    self.0.clear();
+                    group.recover(error)?;
+                }
+                done => return done,
+            }
+        }
+    }
+
     /// Begins an operation. Waits for own ones while the window is full or one of them uses the same octets.
     ///
     /// # Errors

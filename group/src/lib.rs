@@ -17,11 +17,13 @@
 //! group    what stands on a session needs of it: mirror (a file), txlog (transactions), lock (between sessions)
 //! epoch    what a member remembers of epochs, and a change of epoch; membership: the record of a group
 //! keeper   where a member's state is stored; resync: which blocks of two members differ
+//! coordinator  asks the hosts in a change of epoch; managed: a client that changes the epoch when it loses its session
 //! ```
 #![forbid(unsafe_code)]
 
 mod atomic;
 mod control;
+mod coordinator;
 mod deadline;
 mod durability;
 mod epoch;
@@ -33,6 +35,7 @@ mod keeper;
 mod key;
 mod link;
 mod lock;
+mod managed;
 mod membership;
 mod message;
 mod mirror;
@@ -52,6 +55,7 @@ pub use control::{
     Answer, Copying, End, Hello, KEY_LEN, Lent, MAX_CONTROL, Malformed, Member, Named, Open, Opened, Request,
     Seal, SessionStatus, Status, VERSION, Welcome,
 };
+pub use coordinator::{Coordinator, Report};
 pub use durability::Durability;
 pub use epoch::change::{Ask, Change, ChangeError, Reply, Sealed};
 pub use epoch::{MemberState, Refusal};
@@ -60,10 +64,11 @@ pub use group::Group;
 pub use keeper::{Keeper, KeeperError};
 pub use key::Key;
 pub use lock::{Lock, Owner, Step, backoff};
+pub use managed::Managed;
 pub use membership::etcd::Etcd;
 pub use membership::file::FileRegister;
 pub use membership::record::{Host, MAX_RECORD, Record, RecordError, Seat, Topology};
-pub use membership::{Membership, MembershipError, RepairError, change_epoch};
+pub use membership::{Membership, MembershipError, RepairError, Wish, change_epoch};
 pub use message::{
     MAX_MESSAGE, Message, Name, Originals, UNTOUCHED, decode, decode_acknowledgement, encode, message_len,
 };

@@ -38,16 +38,23 @@ pub enum RepairError {
     Change(ChangeError),
 }
 
+/// How a change of epoch may be made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wish {
+    /// The only epoch from which it may start ([`Change::starting_from`]).
+    pub from: Option<u64>,
+    /// A member may be taken for whole that has only what was flushed. Nobody may ask for that but a person who knows that
+    /// all members have restarted.
+    pub is_from_storage: bool,
+}
+
 /// Changes the epoch of a group. `hosts` asks the hosts: it gets no request for the register.
-///
-/// With `is_from_storage` a member may be taken for whole that has only what was flushed. Nobody may ask for that but a
-/// person who knows that all members have restarted.
 ///
 /// # Errors
 /// [`RepairError`]. After [`ChangeError::Overtaken`] and [`ChangeError::SourceLost`] the caller may begin again.
 pub fn change_epoch(
     membership: &dyn Membership,
-    is_from_storage: bool,
+    wish: Wish,
     mut hosts: impl FnMut(&Ask<'_>) -> Reply,
 ) -> Result<Arc<Record>, RepairError> {
     let read = || match membership.get() {
@@ -55,7 +62,10 @@ pub fn change_epoch(
         Err(error) => Err(error),
     };
     let record = Arc::new(read()?);
-    let mut change = Change::new(Arc::clone(&record), is_from_storage);
+    let mut change = Change::new(Arc::clone(&record), wish.is_from_storage);
+    if let Some(epoch) = wish.from {
+        change = change.starting_from(epoch);
+    }
     change.handle(Reply::Record(record));
     let mut failed = 0;
     loop {

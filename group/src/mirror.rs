@@ -48,7 +48,8 @@ impl<G: Group> Mirror<G> {
         if capacity == 0 {
             return Err(MirrorError::StorageFull);
         }
-        group.read(0, &mut head)?;
+        let mut flights = Flights::default();
+        flights.carry_out(&mut group, |_, group| group.read(0, &mut head))?;
         let is_fresh = head[..SLOTS / 2].iter().all(|octet| *octet == 0);
         let synced = match Slot::newest(&head, MAGIC) {
             Some(slot) if slot.values[0] <= capacity => slot,
@@ -57,8 +58,8 @@ impl<G: Group> Mirror<G> {
         };
         let len = usize::try_from(synced.values[0]).map_err(|_| MirrorError::StorageFull)?;
         let mut contents = vec![0; len];
-        group.read(PAGE, &mut contents)?;
-        Ok(Self { group, contents, changed: BTreeSet::new(), synced, flights: Flights::default() })
+        flights.carry_out(&mut group, |_, group| group.read(PAGE, &mut contents))?;
+        Ok(Self { group, contents, changed: BTreeSet::new(), synced, flights })
     }
 
     /// Changes octets.
@@ -96,26 +97,31 @@ impl<G: Group> Mirror<G> {
     /// [`MirrorError::Session`]. The contents are unsynced still, and any part of them may be at the replicas.
     pub fn sync(&mut self) -> Result<(), MirrorError> {
         let (runs, len) = (runs(&self.changed), self.len());
-        let mut flushed = None;
-        for (index, run) in runs.iter().enumerate() {
-            let end = (run.end * PAGE).min(len);
-            let octets = &self.contents[offset(run.start * PAGE)..offset(end)];
-            let start = *flushed.get_or_insert(run.start * PAGE);
-            let is_near = runs.get(index + 1).is_some_and(|next| next.start - run.end <= NEAR);
-            let flush = if is_near { None } else { flushed.take().map(|_| PAGE + start..PAGE + end) };
-            self.flights.write(&mut self.group, (PAGE + run.start * PAGE, octets), flush)?;
-        }
-        if self.synced.values[0] != len {
-            // The new length must not be there before the octets are that it covers.
-            self.flights.finish(&mut self.group)?;
+        let (contents, is_longer) = (&self.contents, self.synced.values[0] != len);
+        self.flights.carry_out(&mut self.group, |flights, group| {
+            let mut flushed = None;
+            for (index, run) in runs.iter().enumerate() {
+                let end = (run.end * PAGE).min(len);
+                let octets = &contents[offset(run.start * PAGE)..offset(end)];
+                let start = *flushed.get_or_insert(run.start * PAGE);
+                let is_near = runs.get(index + 1).is_some_and(|next| next.start - run.end <= NEAR);
+                let flush = if is_near { None } else { flushed.take().map(|_| PAGE + start..PAGE + end) };
+                flights.write(group, (PAGE + run.start * PAGE, octets), flush)?;
+            }
+            if runs.is_empty() && !is_longer {
+                flights.begin(group, &Op::default(), &[])?;
+            }
+            flights.finish(group)
+        })?;
+        // The new length must not be there before the octets are that it covers.
+        if is_longer {
             let slot = self.synced.next([len, 0]);
-            self.flights.write(&mut self.group, (slot.place(), &slot.encode(MAGIC)), Some(0..PAGE))?;
-            self.flights.finish(&mut self.group)?;
+            self.flights.carry_out(&mut self.group, |flights, group| {
+                flights.write(group, (slot.place(), &slot.encode(MAGIC)), Some(0..PAGE))?;
+                flights.finish(group)
+            })?;
             self.synced = slot;
-        } else if runs.is_empty() {
-            self.confirm()?;
         }
-        self.flights.finish(&mut self.group)?;
         self.changed.clear();
         Ok(())
     }
@@ -125,8 +131,10 @@ impl<G: Group> Mirror<G> {
     /// # Errors
     /// [`MirrorError::Session`].
     pub fn confirm(&mut self) -> Result<(), MirrorError> {
-        self.flights.begin(&mut self.group, &Op::default(), &[])?;
-        Ok(self.flights.finish(&mut self.group)?)
+        Ok(self.flights.carry_out(&mut self.group, |flights, group| {
+            flights.begin(group, &Op::default(), &[])?;
+            flights.finish(group)
+        })?)
     }
 
     /// Reads octets.

@@ -115,7 +115,7 @@ pub fn status(device: &Device, address: SocketAddr, options: &Options) -> Result
 }
 
 /// A session while it is being opened.
-struct Opening<'a> {
+pub(crate) struct Opening<'a> {
     device: &'a Device,
     options: &'a Options,
     pd: Pd,
@@ -127,7 +127,7 @@ struct Opening<'a> {
 }
 
 impl<'a> Opening<'a> {
-    fn new(device: &'a Device, options: &'a Options) -> Result<Self, SessionError> {
+    pub(crate) fn new(device: &'a Device, options: &'a Options) -> Result<Self, SessionError> {
         let failed = |error: std::io::Error| SessionError::Device(error.to_string());
         Ok(Self {
             device,
@@ -159,7 +159,7 @@ impl<'a> Opening<'a> {
     }
 
     /// Connects the control plane to a replica, and says Hello.
-    fn reach(&self, address: SocketAddr) -> Result<(Link, Welcome), SessionError> {
+    pub(crate) fn reach(&self, address: SocketAddr) -> Result<(Link, Welcome), SessionError> {
         let mut link = Link::new(self.device, &self.pd, &self.channel)?;
         self.connect(link.qp(), address, Greeting::Control)?;
         self.await_connections(1)?;
@@ -198,23 +198,65 @@ impl<'a> Opening<'a> {
         Ok(())
     }
 
-    fn ask(&self, link: &mut Link, request: &Request) -> Result<Answer, SessionError> {
+    pub(crate) fn ask(&self, link: &mut Link, request: &Request) -> Result<Answer, SessionError> {
         let gone = |_| SessionError::Refused("it has gone".into());
         link.send(&request.encode()).map_err(gone)?;
+        match self.receive(link, self.deadline)? {
+            Some(Answer::Refused(reason)) => Err(SessionError::Refused(reason)),
+            Some(answer) => Ok(answer),
+            None => Err(SessionError::TimedOut),
+        }
+    }
+
+    /// Asks for something that takes long. Meanwhile it asks again and again how far it is, and hands that to `progress`. It
+    /// waits for as long as there is progress.
+    pub(crate) fn ask_long(
+        &mut self,
+        link: &mut Link,
+        request: &Request,
+        mut progress: impl FnMut([u64; 2]),
+    ) -> Result<Answer, SessionError> {
+        let gone = |_| SessionError::Refused("it has gone".into());
+        link.send(&request.encode()).map_err(gone)?;
+        let (mut last, mut is_asked) = (None, false);
+        while self.deadline.left().is_some() {
+            match self.receive(link, Deadline::after(LOOK))? {
+                Some(Answer::Status(status)) => {
+                    is_asked = false;
+                    if let Some(done) = status.progress.filter(|done| Some(*done) != last) {
+                        last = Some(done);
+                        self.deadline = Deadline::after(self.options.timeout);
+                        progress(done);
+                    }
+                }
+                Some(Answer::Refused(reason)) => return Err(SessionError::Refused(reason)),
+                Some(answer) => return Ok(answer),
+                None if is_asked => {}
+                None => {
+                    link.send(&Request::Status.encode()).map_err(gone)?;
+                    is_asked = true;
+                }
+            }
+        }
+        Err(SessionError::TimedOut)
+    }
+
+    /// Waits for an answer; `None` when the deadline has passed.
+    fn receive(&self, link: &mut Link, deadline: Deadline) -> Result<Option<Answer>, SessionError> {
         loop {
             link.collect();
-            if let Some(octets) = link.receive().map_err(gone)? {
+            if let Some(octets) = link.receive().map_err(|_| SessionError::Refused("it has gone".into()))? {
                 let answer = Answer::parse(&octets);
-                return match answer.map_err(|error| SessionError::Refused(error.to_string()))? {
-                    Answer::Refused(reason) => Err(SessionError::Refused(reason)),
-                    answer => Ok(answer),
-                };
+                return answer.map(Some).map_err(|error| SessionError::Refused(error.to_string()));
             }
-            let left = self.deadline.left().ok_or(SessionError::TimedOut)?;
+            let Some(left) = deadline.left() else { return Ok(None) };
             self.channel.wait(Some(left));
         }
     }
 }
+
+/// How long nothing may come before it is asked how far something is.
+const LOOK: Duration = Duration::from_millis(200);
 
 fn unexpected(answer: &Answer) -> SessionError {
     SessionError::Refused(match answer {

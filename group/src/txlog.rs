@@ -58,14 +58,15 @@ impl TxLog {
         let len = range.end.saturating_sub(range.start);
         let len = usize::try_from(len).ok().filter(|len| is_inside && *len >= SLOTS + 64 && len % 8 == 0);
         let mut octets = vec![0; len.ok_or(LogError::Range)?];
-        group.read(range.start, &mut octets)?;
+        let mut flights = Flights::default();
+        flights.carry_out(group, |_, group| group.read(range.start, &mut octets))?;
         let (slots, room) = octets.split_at(SLOTS);
         let head = Slot::newest(slots, MAGIC).unwrap_or(Slot { turn: 0, values: [0, 1] });
         let (waiting, next) = whole_records(room, head.values);
         // Records behind the last whole one may be there, too: a client has many under way. They must never count.
         let next = [next[0], next[1].wrapping_add(SKIP)];
         let count = waiting.len();
-        let mut log = Self { range, head, next, waiting, flights: Flights::default() };
+        let mut log = Self { range, head, next, waiting, flights };
         log.apply(group)?;
         log.truncate(group)?;
         Ok((log, count))
@@ -111,8 +112,10 @@ impl TxLog {
             }
         }
         let at = self.place(position);
-        self.flights.write(group, (at, &octets), Some(at..at + record.len))?;
-        self.flights.finish(group)?;
+        self.flights.carry_out(group, |flights, group| {
+            flights.write(group, (at, &octets), Some(at..at + record.len))?;
+            flights.finish(group)
+        })?;
         self.next = [position + record.len, self.next[1].wrapping_add(1)];
         self.waiting.push_back(([position, self.next[1].wrapping_sub(1)], record));
         Ok(())
@@ -123,19 +126,18 @@ impl TxLog {
     /// # Errors
     /// [`LogError::Session`].
     pub fn apply<G: Group>(&mut self, group: &mut G) -> Result<(), LogError> {
-        for ([position, _], record) in &self.waiting {
-            let mut sinks: Vec<Range<u64>> = Vec::new();
-            let at = self.place(*position);
-            for part in record.parts.iter().filter(|part| part.len > 0) {
-                let copy = Copy { from: at + part.from, ..*part };
-                self.flights.begin(group, &Op { copy: Some(copy), ..Op::default() }, &[])?;
-                sinks.push(copy.sink());
+        let copies: Vec<Vec<Copy>> = self.waiting.iter().map(|one| self.copies(one)).collect();
+        self.flights.carry_out(group, |flights, group| {
+            for copies in &copies {
+                for copy in copies {
+                    flights.begin(group, &Op { copy: Some(*copy), ..Op::default() }, &[])?;
+                }
+                for range in merged(copies.iter().map(Copy::sink).collect()) {
+                    flights.begin(group, &Op { flush: Some(range), ..Op::default() }, &[])?;
+                }
             }
-            for range in merged(sinks) {
-                self.flights.begin(group, &Op { flush: Some(range), ..Op::default() }, &[])?;
-            }
-        }
-        self.flights.finish(group)?;
+            flights.finish(group)
+        })?;
         self.waiting.clear();
         Ok(())
     }
@@ -150,11 +152,20 @@ impl TxLog {
             let slot = self.head.next(first);
             let at = self.range.start + slot.place();
             let octets = slot.encode(MAGIC);
-            self.flights.write(group, (at, &octets), Some(at..at + octets.len() as u64))?;
-            self.flights.finish(group)?;
+            self.flights.carry_out(group, |flights, group| {
+                flights.write(group, (at, &octets), Some(at..at + octets.len() as u64))?;
+                flights.finish(group)
+            })?;
             self.head = slot;
         }
         Ok(())
+    }
+
+    /// Returns what brings the parts of a record to their places.
+    fn copies(&self, ([position, _], record): &([u64; 2], Record)) -> Vec<Copy> {
+        let at = self.place(*position);
+        let parts = record.parts.iter().filter(|part| part.len > 0);
+        parts.map(|part| Copy { from: at + part.from, ..*part }).collect()
     }
 
     /// Octets that records have.

@@ -22,6 +22,8 @@ pub struct Change {
     /// The epoch that this change is to begin.
     epoch: u64,
     is_from_storage: bool,
+    /// The only epoch from which it may start.
+    from: Option<u64>,
     places: Vec<Place>,
     phase: Phase,
 }
@@ -163,12 +165,22 @@ impl Change {
     /// With `is_from_storage` it may take a member for whole that has only the octets that were flushed.
     pub fn new(record: Arc<Record>, is_from_storage: bool) -> Self {
         let (places, phase) = (Vec::new(), Phase::Reading);
-        Self { record, base: 0, epoch: 0, is_from_storage, places, phase }
+        Self { record, base: 0, epoch: 0, is_from_storage, from: None, places, phase }
+    }
+
+    /// Has the change start from this epoch, or not at all. A client that goes on in the new epoch knows by that that
+    /// nobody has used the group since its own epoch.
+    #[must_use]
+    pub fn starting_from(self, epoch: u64) -> Self {
+        Self { from: Some(epoch), ..self }
     }
 
     /// Takes the answer to what [`Self::ask`] asks.
     pub fn handle(&mut self, answer: Reply) {
         self.phase = match (self.phase, answer) {
+            (Phase::Reading, Reply::Record(record)) if self.from.is_some_and(|from| from != record.epoch) => {
+                over(ChangeError::Overtaken)
+            }
             (Phase::Reading, Reply::Record(record)) => {
                 self.record = record;
                 Phase::Claiming

@@ -1,6 +1,10 @@
 //! The record of a group: its epoch, and the members of that epoch.
 
+use std::net::{SocketAddr, ToSocketAddrs};
+
 use serde_json::{Map, Value, json};
+
+use crate::control::Member;
 
 /// How the replicas of a group hang together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -57,6 +61,21 @@ pub struct RecordError(pub String);
 
 /// The longest record that is read, in octets.
 pub const MAX_RECORD: usize = 65_536;
+
+impl Host {
+    /// Returns the address that its name stands for now.
+    ///
+    /// # Errors
+    /// A line that says what is wrong.
+    pub fn address(&self) -> Result<SocketAddr, String> {
+        let found = self.addr.to_socket_addrs().map(|mut found| found.next());
+        match found {
+            Ok(Some(address)) => Ok(address),
+            Ok(None) => Err(format!("{} has no address", self.addr)),
+            Err(error) => Err(format!("{}: {error}", self.addr)),
+        }
+    }
+}
 
 impl Record {
     /// Returns the record of a group that has no epoch yet. The first change of epoch makes the first `replicas` hosts
@@ -138,6 +157,16 @@ impl Record {
         ids.windows(2)
             .find(|pair| pair[0] == pair[1])
             .map_or(Ok(()), |pair| Err(wrong(&format!("\"{}\" is there twice", pair[0]))))
+    }
+
+    /// Returns the members, the head first, with the addresses that their names stand for.
+    ///
+    /// # Errors
+    /// A line that names the member without an address.
+    pub fn members(&self) -> Result<Vec<Member>, String> {
+        let member =
+            |seat: &Seat| Ok(Member { address: seat.host.address()?, incarnation: Some(seat.incarnation) });
+        self.members.iter().map(member).collect()
     }
 
     /// Returns all hosts: members, then spares.

@@ -27,9 +27,17 @@ impl Host {
 
     /// Its memory is this one, of so many octets.
     pub(crate) fn on((memory, len): (Region, usize), seed: u64, limits: Limits) -> Self {
+        Self::anywhere((memory, len), SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), seed, limits)
+    }
+
+    /// It listens at this address.
+    pub(crate) fn at(address: SocketAddr, seed: u64, limits: Limits, len: usize) -> Self {
+        Self::anywhere((Region::owned(len).unwrap(), len), address, seed, limits)
+    }
+
+    fn anywhere((memory, len): (Region, usize), address: SocketAddr, seed: u64, limits: Limits) -> Self {
         let device = device(seed, Progress::Thread);
         let memory = Arc::new(memory);
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let server = Server::new(&device, (Arc::clone(&memory), len as u64), address, limits).unwrap();
         Self { memory, server: server.start().unwrap(), _device: device }
     }

@@ -13,6 +13,7 @@ mod mirrored;
 mod model;
 mod refusals;
 mod registers;
+mod repair;
 mod sealed;
 mod server;
 mod transactions;

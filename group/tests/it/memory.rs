@@ -22,6 +22,8 @@ struct State {
     /// How many more steps the client makes before it dies.
     steps: u64,
     over: SessionError,
+    /// After how many more steps the client dies again, each time after it has recovered.
+    recoveries: VecDeque<u64>,
 }
 
 impl Memory {
@@ -52,6 +54,7 @@ impl Memory {
             done,
             steps: u64::MAX,
             over,
+            recoveries: VecDeque::new(),
         })))
     }
 
@@ -59,6 +62,15 @@ impl Memory {
     pub(crate) fn ends_after(&self, steps: u64, why: SessionError) {
         let mut state = self.state();
         (state.steps, state.over) = (steps, why);
+    }
+
+    /// When the session ends, another one begins by itself, and ends after so many steps.
+    pub(crate) fn recovers(&self, recoveries: impl IntoIterator<Item = u64>) {
+        self.state().recoveries.extend(recoveries);
+    }
+
+    pub(crate) fn recoveries_left(&self) -> usize {
+        self.state().recoveries.len()
     }
 
     pub(crate) fn steps_left(&self) -> u64 {
@@ -160,6 +172,18 @@ impl Group for Memory {
             state.advance()?;
         }
         out.copy_from_slice(&state.memory[place(at..at + out.len() as u64)]);
+        Ok(())
+    }
+
+    fn recover(&mut self, error: SessionError) -> Result<(), SessionError> {
+        let steps = self.state().recoveries.pop_front().ok_or(error)?;
+        // A change of epoch makes all members equal, and flushes everything.
+        let memory = self.after_crash(steps, false).contents();
+        let mut state = self.state();
+        (state.durable, state.memory, state.steps) = (memory.clone(), memory, steps);
+        state.window = Window::new(8);
+        state.under_way.clear();
+        state.done.clear();
         Ok(())
     }
 }

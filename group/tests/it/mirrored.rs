@@ -92,6 +92,34 @@ fn what_was_synced_is_there_after_a_crash_at_each_step() {
     }
 }
 
+/// The session is lost again and again, at each step, and the group recovers. The mirror repeats what was under way.
+#[test]
+fn a_mirror_goes_on_where_the_group_recovers() {
+    for steps in 0..60 {
+        let mut random = Random(steps / 2);
+        let memory = Memory::new(10 * PAGE as u64);
+        memory.ends_after(steps, SessionError::TimedOut);
+        memory.recovers((0..40).map(|count| (steps + count) % 23));
+        let mut file = File::default();
+        let mut mirror = Mirror::open(memory.clone()).unwrap();
+        let mut syncs = 0;
+        while memory.recoveries_left() > 0 {
+            if step(&mut mirror, &mut file, &mut random).is_err() {
+                break;
+            }
+            assert!(contents(&mirror) == file.contents);
+            if random.below(3) == 0 && mirror.sync().is_ok() {
+                syncs += 1;
+                let len = file.contents.len();
+                assert!(memory.contents()[PAGE..PAGE + len] == file.contents, "{steps}");
+                let found = contents(&Mirror::open(memory.after_crash(0, true)).unwrap());
+                assert!(found == file.contents, "{steps}: a power loss after a sync");
+            }
+        }
+        assert!(memory.recoveries_left() == 0 && syncs > 0, "{steps}");
+    }
+}
+
 /// What a mirror sends over real chains and fans is in the memory of all replicas, and the next client finds it.
 #[test]
 fn all_replicas_hold_what_was_synced() {

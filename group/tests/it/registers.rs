@@ -10,7 +10,7 @@ use std::thread;
 
 use weft_group::{
     Ask, ChangeError, Host, MemberState, Membership, MembershipError, Record, RepairError, Reply, Sealed,
-    Topology, change_epoch,
+    Topology, Wish, change_epoch,
 };
 
 /// A folder of a test's own.
@@ -99,7 +99,7 @@ impl Hosts {
 
     fn change(&mut self, register: &dyn Membership) -> Result<Record, RepairError> {
         let hosts = |ask: &Ask<'_>| self.reply(ask).unwrap_or(Reply::Silent);
-        change_epoch(register, false, hosts).map(|record| (*record).clone())
+        change_epoch(register, Wish::default(), hosts).map(|record| (*record).clone())
     }
 }
 

@@ -1,0 +1,172 @@
+//! A change of epoch over the network: asks the hosts what a [`Change`](crate::Change) has them asked.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use weft_rnic::Device;
+
+use crate::control::{Answer, Copying, Named, Request, Seal, Status};
+use crate::deadline::Deadline;
+use crate::epoch::change::{Ask, ChangeError, Reply};
+use crate::membership::record::{Host, Record};
+use crate::membership::{Membership, MembershipError, RepairError, Wish, change_epoch};
+use crate::opening::{Opening, Options, status};
+use crate::random::random;
+use crate::session::{Session, SessionError};
+
+/// Whoever changes the epoch of a group, and opens sessions in it.
+#[derive(Clone, Copy)]
+pub struct Coordinator<'a> {
+    device: &'a Device,
+    membership: &'a dyn Membership,
+    options: &'a Options,
+}
+
+/// What happens in a change of epoch.
+#[derive(Clone, Debug)]
+pub enum Report<'a> {
+    /// Something is asked.
+    Asked(&'a Ask<'a>),
+    /// So much of a copy or of a flush is done, in parts of how much.
+    Progress([u64; 2]),
+    /// A host does not answer, for this reason.
+    Silent(&'a Host, String),
+    /// Another coordinator came first, or the source was lost. It begins again.
+    Again(ChangeError),
+}
+
+impl<'a> Coordinator<'a> {
+    /// Makes one. Of the options, epoch, topology and range come from the record.
+    pub const fn new(device: &'a Device, membership: &'a dyn Membership, options: &'a Options) -> Self {
+        Self { device, membership, options }
+    }
+
+    /// Returns the record.
+    ///
+    /// # Errors
+    /// [`MembershipError`]; also if there is none.
+    pub fn record(&self) -> Result<Record, MembershipError> {
+        let record = self.membership.get()?;
+        record.ok_or_else(|| MembershipError("the group has not been created".into()))
+    }
+
+    /// Opens a session in the epoch of a record.
+    ///
+    /// # Errors
+    /// [`SessionError`].
+    pub fn open(&self, record: &Record) -> Result<Session, SessionError> {
+        let members = record.members().map_err(SessionError::Refused)?;
+        if members.is_empty() {
+            return Err(SessionError::Refused("the group has no members: no epoch has begun".into()));
+        }
+        let options = Options {
+            topology: record.topology,
+            epoch: record.epoch,
+            range: Some(0..record.size),
+            ..self.options.clone()
+        };
+        Session::open(self.device, &members, &options)
+    }
+
+    /// Asks a host for its state.
+    ///
+    /// # Errors
+    /// [`SessionError`].
+    pub fn status(&self, host: &Host) -> Result<Status, SessionError> {
+        status(self.device, host.address().map_err(SessionError::Refused)?, self.options)
+    }
+
+    /// Changes the epoch. If another coordinator comes first, or the source of octets is lost, it begins again, unless the
+    /// epoch is not the one any more from which the change may start.
+    ///
+    /// # Errors
+    /// [`RepairError`].
+    pub fn change(
+        &self,
+        wish: Wish,
+        mut report: impl FnMut(&Report<'_>),
+    ) -> Result<Arc<Record>, RepairError> {
+        let deadline = Deadline::after(self.options.timeout.saturating_mul(PATIENCE));
+        loop {
+            let error = match change_epoch(self.membership, wish, |ask| self.ask(ask, &mut report)) {
+                Err(RepairError::Change(error @ (ChangeError::Overtaken | ChangeError::SourceLost))) => error,
+                outcome => return outcome,
+            };
+            let is_other = match wish.from {
+                Some(epoch) => self.record()?.epoch != epoch,
+                None => false,
+            };
+            if is_other || deadline.left().is_none() {
+                return Err(RepairError::Change(error));
+            }
+            report(&Report::Again(error));
+            std::thread::sleep(pause());
+        }
+    }
+
+    fn ask(&self, ask: &Ask<'_>, report: &mut impl FnMut(&Report<'_>)) -> Reply {
+        report(&Report::Asked(ask));
+        let (host, request) = match request(ask) {
+            Ok(Some(asked)) => asked,
+            Ok(None) => return Reply::Silent,
+            Err(reply) => return reply,
+        };
+        let answer = self.put(host, &request, |done| report(&Report::Progress(done)));
+        let reason = match answer {
+            Ok(Answer::Sealed(sealed)) => return Reply::Sealed(sealed),
+            Ok(Answer::Done) => return Reply::Done,
+            Ok(Answer::SourceLost(reason)) => {
+                if let Ask::Copy { from, .. } = ask {
+                    report(&Report::Silent(from, reason));
+                }
+                return Reply::SourceLost;
+            }
+            Ok(Answer::Denied(refusal)) => return Reply::Refused(refusal),
+            Ok(_) => "it has answered something else than was asked".into(),
+            Err(error) => error.to_string(),
+        };
+        report(&Report::Silent(host, reason));
+        Reply::Silent
+    }
+
+    fn put(
+        &self,
+        host: &Host,
+        request: &Request,
+        progress: impl FnMut([u64; 2]),
+    ) -> Result<Answer, SessionError> {
+        let mut opening = Opening::new(self.device, self.options)?;
+        let (mut link, _) = opening.reach(host.address().map_err(SessionError::Refused)?)?;
+        opening.ask_long(&mut link, request, progress)
+    }
+}
+
+/// Returns whom to ask, and what; nothing for questions to the register.
+fn request<'a>(ask: &Ask<'a>) -> Result<Option<(&'a Host, Request)>, Reply> {
+    Ok(Some(match *ask {
+        Ask::Read | Ask::Swap { .. } => return Ok(None),
+        Ask::Seal { host, epoch, base } => (host, Request::Seal(Seal { epoch, base })),
+        Ask::Copy { to, to_incarnation, from, from_incarnation, epoch } => {
+            let from = from.address().map_err(|_| Reply::SourceLost)?;
+            let named = Named { epoch, incarnation: to_incarnation };
+            (to, Request::Copy(Copying { to: named, from, from_incarnation }))
+        }
+        Ask::Flush { host, incarnation, epoch } => (host, Request::Flush(Named { epoch, incarnation })),
+        Ask::Finish { host, incarnation, epoch } => (host, Request::Finish(Named { epoch, incarnation })),
+    }))
+}
+
+/// Returns how long to wait before the next try. Two coordinators wait for different times.
+fn pause() -> Duration {
+    let [octet] = random().unwrap_or([0]);
+    Duration::from_millis(20 + u64::from(octet))
+}
+
+/// How many timeouts of a host a change may take, with all that is tried again.
+const PATIENCE: u32 = 8;
+
+impl core::fmt::Debug for Coordinator<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Coordinator").field("options", self.options).finish_non_exhaustive()
+    }
+}
