@@ -38,7 +38,7 @@ impl Keeper {
     /// As [`Self::open`].
     pub fn start(path: Option<&Path>) -> io::Result<Self> {
         let incarnation = u64::from_ne_bytes(random()?);
-        path.map_or(Ok(Self::volatile(incarnation)), |path| Self::open(path, incarnation))
+        path.map_or_else(|| Ok(Self::volatile(incarnation)), |path| Self::open(path, incarnation))
     }
 
     /// Reads the state of a member that starts again with stored memory, or makes the file. The member goes on as

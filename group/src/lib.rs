@@ -68,6 +68,7 @@ pub use managed::Managed;
 pub use membership::etcd::Etcd;
 pub use membership::file::FileRegister;
 pub use membership::record::{Host, MAX_RECORD, Record, RecordError, Seat, Topology};
+pub use membership::register::register;
 pub use membership::{Membership, MembershipError, RepairError, Wish, change_epoch};
 pub use message::{
     MAX_MESSAGE, Message, Name, Originals, UNTOUCHED, decode, decode_acknowledgement, encode, message_len,

@@ -8,6 +8,7 @@ use record::Record;
 pub(crate) mod etcd;
 pub(crate) mod file;
 pub(crate) mod record;
+pub(crate) mod register;
 
 /// A register with the record of a group. It is linearizable: all see the same sequence of records.
 pub trait Membership {

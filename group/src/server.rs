@@ -27,10 +27,12 @@ use crate::key::Key;
 mod answering;
 mod changing;
 mod connecting;
+mod fetching;
 mod hosted;
 mod peer;
 mod serving;
 mod task;
+mod working;
 
 use hosted::Hosted;
 use peer::Peer;

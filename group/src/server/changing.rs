@@ -35,7 +35,7 @@ impl Server {
                 "it is sealed with epoch {sealed}: a register (--register) has the record that opens it"
             ));
         }
-        let incarnation = own.unwrap_or(self.keeper.state().incarnation);
+        let incarnation = own.unwrap_or_else(|| self.incarnation());
         match self.keeper.change(|state| state.open(open.epoch, incarnation)) {
             Ok(()) => Ok(()),
             Err(KeeperError::Refused(refusal)) => Err(refusal.to_string()),
