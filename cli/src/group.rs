@@ -7,9 +7,11 @@ use clap::{Parser, Subcommand};
 use crate::failure::Failure;
 
 mod client;
+mod create;
 mod ground;
 mod kv;
 mod members;
+mod repair;
 mod server;
 mod status;
 mod units;
@@ -25,8 +27,10 @@ mod units;
   weft group server --listen 10.0.0.1:7471 --memory 64M
   weft group client write --members 10.0.0.1:7471,10.0.0.2:7471,10.0.0.3:7471 0 hello
   weft group client read --members 10.0.0.1:7471,10.0.0.2:7471,10.0.0.3:7471 0 5
-  weft group kv --resp 127.0.0.1:6379 --members 10.0.0.1:7471,10.0.0.2:7471,10.0.0.3:7471
-  weft group status --members 10.0.0.1:7471,10.0.0.2:7471,10.0.0.3:7471"
+  weft group create --register etcd://10.0.0.9:2379/orders 10.0.0.1:7471 10.0.0.2:7471 --spare 10.0.0.3:7471
+  weft group kv --resp 127.0.0.1:6379 --register etcd://10.0.0.9:2379/orders
+  weft group repair --register etcd://10.0.0.9:2379/orders
+  weft group status --register etcd://10.0.0.9:2379/orders"
 )]
 pub struct Args {
     #[command(subcommand)]
@@ -36,6 +40,8 @@ pub struct Args {
 #[derive(Debug, Clone, Subcommand)]
 enum Command {
     Server(server::Args),
+    Create(create::Args),
+    Repair(repair::Args),
     Client(client::Args),
     Kv(kv::Args),
     Status(status::Args),
@@ -45,6 +51,8 @@ enum Command {
 pub fn run(args: &Args) -> ExitCode {
     let (done, name): (Result<(), Failure>, _) = match &args.command {
         Command::Server(args) => (server::run(args), "group server"),
+        Command::Create(args) => (create::run(args), "group create"),
+        Command::Repair(args) => (repair::run(args), "group repair"),
         Command::Client(args) => (client::run(args), "group client"),
         Command::Kv(args) => (kv::run(args), "group kv"),
         Command::Status(args) => (status::run(args), "group status"),

@@ -25,7 +25,12 @@ impl Progress {
     }
 
     pub(crate) fn advance(&self) {
-        self.bar.inc(1);
+        self.reach(self.bar.position() + 1);
+    }
+
+    /// Moves to a position.
+    pub(crate) fn reach(&self, position: u64) {
+        self.bar.set_position(position);
         if self.bar.is_hidden() && self.start.elapsed() > PATIENCE && std::io::stderr().is_terminal() {
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
         }

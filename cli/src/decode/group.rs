@@ -4,7 +4,7 @@
 //! answer. On the others each Send is an operation, or the acknowledgement of one, and each Write octets of an operation.
 
 use serde_json::{Value, json};
-use weft_group::{Answer, End, Greeting, Message, Request, decode};
+use weft_group::{Answer, End, Greeting, Message, Named, Request, decode};
 
 use super::ulp::Said;
 
@@ -48,8 +48,23 @@ fn request(request: Request) -> Said {
         }
         Request::Close => ("close", Vec::new()),
         Request::Status => ("status", Vec::new()),
+        Request::Seal(seal) => ("seal", vec![("epoch", json!(seal.epoch)), ("base", json!(seal.base))]),
+        Request::Copy(copying) => {
+            let from = [
+                ("from", json!(copying.from.to_string())),
+                ("from_incarnation", session(copying.from_incarnation)),
+            ];
+            ("copy", named(copying.to).into_iter().chain(from).collect())
+        }
+        Request::Fetch(replica) => ("fetch", named(replica)),
+        Request::Flush(replica) => ("flush", named(replica)),
+        Request::Finish(replica) => ("finish", named(replica)),
     };
     Said { by: "group", form: "request", name, fields }
+}
+
+fn named(replica: Named) -> Vec<(&'static str, Value)> {
+    vec![("epoch", json!(replica.epoch)), ("incarnation", session(replica.incarnation))]
 }
 
 fn answer(answer: Answer) -> Said {
@@ -66,6 +81,20 @@ fn answer(answer: Answer) -> Said {
         Answer::Status(status) => {
             ("status", vec![("open", json!(status.open)), ("limit", json!(status.limit))])
         }
+        Answer::Sealed(sealed) => {
+            let stored = ("stored", json!(sealed.is_stored));
+            (
+                "sealed",
+                vec![("incarnation", session(sealed.incarnation)), ("size", json!(sealed.size)), stored],
+            )
+        }
+        Answer::Done => ("done", Vec::new()),
+        Answer::SourceLost(reason) => ("source_lost", vec![("reason", json!(reason))]),
+        Answer::Lent(lent) => (
+            "lent",
+            vec![("data", stag(lent.data)), ("hashes", stag(lent.hashes)), ("size", json!(lent.size))],
+        ),
+        Answer::Denied(refusal) => ("denied", vec![("reason", json!(refusal.to_string()))]),
         Answer::Refused(reason) => ("refused", vec![("reason", json!(reason))]),
         Answer::Ended(End::Lost(replica)) => ("ended", vec![("lost", json!(replica))]),
         Answer::Ended(End::Sealed(epoch)) => ("ended", vec![("sealed", json!(epoch))]),

@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 
 use clap::{Parser, Subcommand, ValueEnum};
 use serde_json::json;
-use weft_group::{Fresh, OpError, Options, Originals, Replicas, Session, SessionError, Topology};
+use weft_group::{
+    Coordinator, Fresh, Member, OpError, Options, Originals, Replicas, Session, SessionError, Topology,
+};
 use weft_rnic::Device;
 
-use super::members::MembersArgs;
+use super::members::{MembersArgs, ReachArgs};
 use super::units::whole;
 use crate::failure::Failure;
 use crate::usage::number;
@@ -132,20 +134,34 @@ Example:
 pub(super) struct Group {
     #[command(flatten)]
     members: MembersArgs,
-    /// How the replicas hang together
-    #[arg(long, value_enum, default_value_t = Shape::Chain)]
+    /// How the replicas of --members hang together
+    #[arg(long, value_enum, default_value_t = Shape::Chain, conflicts_with = "register")]
     topology: Shape,
-    /// The epoch of the group: a number that grows when its members change. A replica refuses smaller ones than it knows
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole)]
-    epoch: u64,
 }
 
+/// How replicas hang together.
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Shape {
+pub(super) enum Shape {
     /// Each replica hands operations on to the next one
     Chain,
     /// The client sends operations to each replica
     Fan,
+}
+
+impl From<Shape> for Topology {
+    fn from(shape: Shape) -> Self {
+        match shape {
+            Shape::Chain => Self::Chain,
+            Shape::Fan => Self::Fan,
+        }
+    }
+}
+
+/// A session, with what has to stay as long as it does.
+pub(super) struct Opened {
+    pub(super) session: Session,
+    members: Vec<Member>,
+    _device: Device,
 }
 
 /// Does the operation.
@@ -164,38 +180,42 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         }
         Operation::Copy { group, from, to, len } => {
             let reach = format!("{len} octets from {from} to {to}");
-            group.with(&reach, |session| session.copy(*from, *to, *len).and_then(|id| session.wait(id)))?;
-            group.report("copied", u64::from(*len))
+            let copied = group
+                .with(&reach, |session| session.copy(*from, *to, *len).and_then(|id| session.wait(id)))?;
+            group.report("copied", u64::from(*len), copied.replicas)
         }
         Operation::Swap { group, at, compare, swap, on } => {
-            let replicas = group.members.members().len();
-            if let Some(none) = on.iter().flatten().find(|replica| usize::from(**replica) >= replicas) {
+            let asked = on.iter().flatten().fold(0, |bits, replica| bits | 1_u16 << replica);
+            let on = if on.is_some() { Replicas(asked) } else { Replicas::ALL };
+            let begin = |session: &mut Session| session.compare_swap(*at, *compare, *swap, on);
+            let reach = format!("a word at {at}");
+            let mut opened = group.open(WINDOW)?;
+            let replicas = opened.session.replicas();
+            if let Some(none) = (0..16).find(|replica| asked & 1 << replica != 0 && *replica >= replicas) {
                 let last = replicas - 1;
                 return Err(Failure::usage(format!(
                     "--on: there is no replica {none}: the last one is {last}"
                 )));
             }
-            let bits = on.iter().flatten().fold(0, |bits, replica| bits | 1_u16 << replica);
-            let on = if on.is_some() { Replicas(bits) } else { Replicas::ALL };
-            let begin = |session: &mut Session| session.compare_swap(*at, *compare, *swap, on);
-            let reach = format!("a word at {at}");
-            let originals = group.with(&reach, |session| begin(session).and_then(|id| session.wait(id)))?;
-            group.report_swap(&originals, on, *compare)
+            let done =
+                group.act(&mut opened, &reach, |session| begin(session).and_then(|id| session.wait(id)))?;
+            group.report_swap(&done.value, (on, replicas), *compare)
         }
         Operation::Flush { group, from, to } => {
             if from > to {
                 return Err(Failure::usage(format!("octets {from} to {to}: the end is before the start")));
             }
             let reach = format!("octets {from} to {to}");
-            group.with(&reach, |session| session.flush(*from..*to).and_then(|id| session.wait(id)))?;
-            group.report("flushed", to - from)
+            let flushed =
+                group.with(&reach, |session| session.flush(*from..*to).and_then(|id| session.wait(id)))?;
+            group.report("flushed", to - from, flushed.replicas)
         }
     }
 }
 
 fn write(group: &Group, at: u64, source: Box<dyn Read + '_>) -> Result<(), Failure> {
     let mut octets = Vec::new();
-    group.with(&format!("octets from {at} on"), |session| {
+    let written = group.with(&format!("octets from {at} on"), |session| {
         // A file without an end is read no further than the replicas have room.
         let room = session.terms().len.checked_sub(at).ok_or(OpError::Bounds)?;
         if let Err(error) = source.take(room.saturating_add(1)).read_to_end(&mut octets) {
@@ -212,11 +232,11 @@ fn write(group: &Group, at: u64, source: Box<dyn Read + '_>) -> Result<(), Failu
         }
         Ok(())
     })?;
-    group.report("written", octets.len() as u64)
+    group.report("written", octets.len() as u64, written.replicas)
 }
 
 fn read(group: &Group, at: u64, len: u64, fresh: Fresh) -> Result<(), Failure> {
-    let octets = group.with(&format!("{len} octets from {at} on"), |session| {
+    let read = group.with(&format!("{len} octets from {at} on"), |session| {
         // The range is checked before there is memory for it.
         let end = at.checked_add(len).filter(|end| *end <= session.terms().len);
         let len = end.and_then(|_| usize::try_from(len).ok()).ok_or(OpError::Bounds)?;
@@ -224,8 +244,8 @@ fn read(group: &Group, at: u64, len: u64, fresh: Fresh) -> Result<(), Failure> {
         session.read(at, &mut octets, fresh)?;
         Ok(octets)
     })?;
-    let mut out = std::io::stdout();
-    if group.members.json {
+    let (mut out, octets) = (std::io::stdout(), read.value);
+    if group.is_json() {
         let digits: String = octets.iter().map(|octet| format!("{octet:02x}")).collect();
         writeln!(out, "{}", json!({"at": at, "octets": digits}))?;
     } else {
@@ -248,23 +268,44 @@ fn open(file: &Path) -> Result<Box<dyn Read>, Failure> {
     Ok(Box::new(opened))
 }
 
+/// What an operation gave, and at how many replicas.
+struct Finished<T> {
+    value: T,
+    replicas: usize,
+}
+
 impl Group {
     /// Opens a session with so many operations under way at most.
-    pub(super) fn open(&self, window: u32) -> Result<(Device, Session), Failure> {
-        let topology = match self.topology {
-            Shape::Chain => Topology::Chain,
-            Shape::Fan => Topology::Fan,
+    pub(super) fn open(&self, window: u32) -> Result<Opened, Failure> {
+        let reach = &self.members.reach;
+        let options = Options { topology: self.topology.into(), window, ..reach.options()? };
+        let Some(register) = &self.members.register else {
+            let members = self.members.named()?;
+            let device = reach.open()?;
+            let session = Session::open(&device, &members, &options).map_err(Failure::work)?;
+            return Ok(Opened { session, members, _device: device });
         };
-        let options = Options { topology, epoch: self.epoch, window, ..self.members.options()? };
-        let device = self.members.open()?;
-        let opened = Session::open(&device, &self.members.members(), &options);
-        let session = opened.map_err(Failure::work)?;
-        Ok((device, session))
+        let membership = reach.register(register)?;
+        let device = reach.open()?;
+        let coordinator = Coordinator::new(&device, &*membership, &options);
+        let record = coordinator.record().map_err(|error| Failure::work(error).of(register))?;
+        let members = record.members().map_err(Failure::work)?;
+        let session = coordinator.open(&record).map_err(Failure::work)?;
+        Ok(Opened { session, members, _device: device })
+    }
+
+    /// Returns the register, if the group has one.
+    pub(super) const fn register(&self) -> Option<&String> {
+        self.members.register.as_ref()
+    }
+
+    pub(super) const fn reach(&self) -> &ReachArgs {
+        &self.members.reach
     }
 
     /// Returns whether results are JSON objects.
     pub(super) const fn is_json(&self) -> bool {
-        self.members.json
+        self.members.reach.json
     }
 
     /// Opens a session and does something with it. `reach` says which octets that uses.
@@ -272,15 +313,25 @@ impl Group {
         &self,
         reach: &str,
         act: impl FnOnce(&mut Session) -> Result<T, SessionError>,
-    ) -> Result<T, Failure> {
-        let (_device, mut session) = self.open(WINDOW)?;
-        let done = act(&mut session);
-        done.map_err(|error| self.complain(&error, reach, session.terms().len))
+    ) -> Result<Finished<T>, Failure> {
+        self.act(&mut self.open(WINDOW)?, reach, act)
+    }
+
+    fn act<T>(
+        &self,
+        opened: &mut Opened,
+        reach: &str,
+        act: impl FnOnce(&mut Session) -> Result<T, SessionError>,
+    ) -> Result<Finished<T>, Failure> {
+        let replicas = opened.session.replicas();
+        let done = act(&mut opened.session);
+        let value = done.map_err(|error| self.complain(&error, reach, opened))?;
+        Ok(Finished { value, replicas })
     }
 
     /// Says what went wrong, with whom, and what would be right.
-    fn complain(&self, error: &SessionError, reach: &str, len: u64) -> Failure {
-        let members = self.members.members();
+    fn complain(&self, error: &SessionError, reach: &str, opened: &Opened) -> Failure {
+        let (members, len) = (&opened.members, opened.session.terms().len);
         match error {
             SessionError::Op(OpError::Bounds) => {
                 Failure::usage(format!("{reach}: the first replica has {len} octets"))
@@ -296,16 +347,15 @@ impl Group {
             SessionError::TimedOut => Failure::work(format!(
                 "not all replicas have answered in {} s: `weft group status` tells which one is silent; some may have done a \
                  part of it",
-                self.members.seconds()
+                self.members.reach.seconds()
             )),
             error => Failure::work(error),
         }
     }
 
-    fn report(&self, what: &str, octets: u64) -> Result<(), Failure> {
-        let replicas = self.members.members().len();
+    fn report(&self, what: &str, octets: u64, replicas: usize) -> Result<(), Failure> {
         let mut out = std::io::stdout();
-        if self.members.json {
+        if self.is_json() {
             writeln!(out, "{}", json!({"octets": octets, "replicas": replicas}))?;
         } else {
             let plural = |number| if number == 1 { "" } else { "s" };
@@ -315,8 +365,12 @@ impl Group {
         Ok(())
     }
 
-    fn report_swap(&self, originals: &Originals, on: Replicas, compare: u64) -> Result<(), Failure> {
-        let replicas = self.members.members().len();
+    fn report_swap(
+        &self,
+        originals: &Originals,
+        (on, replicas): (Replicas, usize),
+        compare: u64,
+    ) -> Result<(), Failure> {
         let found: Vec<Option<u64>> = originals
             .iter()
             .take(replicas)
@@ -324,7 +378,7 @@ impl Group {
             .map(|(replica, original)| on.contains(replica).then_some(*original))
             .collect();
         let mut out = std::io::stdout();
-        if self.members.json {
+        if self.is_json() {
             let swapped: Vec<Option<bool>> =
                 found.iter().map(|found| found.map(|found| found == compare)).collect();
             writeln!(out, "{}", json!({"found": found, "swapped": swapped}))?;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::Parser;
 use rustix::event::{PollFd, PollFlags, poll};
 use weft_daemon::stop_signals;
-use weft_group::{Limits, Server};
+use weft_group::{Keeper, Limits, Server};
 use weft_rnic::Region;
 use weft_stat::{device_sections, stat_folder, stat_folder_from_env};
 
@@ -43,7 +43,8 @@ pub(super) struct Args {
     /// Octets of memory, as 65536, 64M or 2G
     #[arg(long, value_name = "SIZE", value_parser = size, required_unless_present = "file", conflicts_with = "file")]
     memory: Option<u64>,
-    /// Keep the memory in this file: a flush makes it durable there. It is made if it is not there
+    /// Keep the memory in this file: a flush makes it durable there. It is made if it is not there. Beside it there is a small
+    /// one that ends in .state
     #[arg(long, value_name = "PATH", requires = "size")]
     file: Option<PathBuf>,
     /// Octets of memory with a file, as 65536, 64M or 2G
@@ -77,7 +78,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let stop = stop_signals().map_err(|error| Failure::work(format!("signals: {error}")))?;
     let device = args.ground.open(OPEN_TIMEOUT)?;
     let limits = Limits { sessions: args.sessions as usize, key, ..Limits::default() };
-    let server = Server::new(&device, (Arc::new(memory), len), args.listen, limits);
+    let keeper = Keeper::start(args.file.as_deref().map(state_file).as_deref());
+    let keeper = keeper.map_err(|error| Failure::work(format!("--file: the replica's state: {error}")))?;
+    let server = Server::with_state(&device, (Arc::new(memory), len), args.listen, limits, keeper);
     let server = server.map_err(|error| Failure::work(format!("{}: {error}", args.listen)))?;
     let folder = stat_folder_from_env().unwrap_or_else(stat_folder);
     let stat = weft_stat::Server::start(&folder, device_sections(&device.watcher()));
@@ -101,6 +104,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     while poll(&mut [PollFd::new(&stop, PollFlags::IN)], None) == Err(rustix::io::Errno::INTR) {}
     drop(serving);
     Ok(())
+}
+
+/// Returns where the state of a replica is kept that has its memory in a file.
+fn state_file(file: &Path) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(".state");
+    name.into()
 }
 
 /// Returns the memory of the replica.

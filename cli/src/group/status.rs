@@ -1,56 +1,140 @@
-//! `weft group status`: what each replica holds.
+//! `weft group status`: a group, and what each replica holds.
 
 use std::io::Write;
+use std::net::SocketAddr;
 
 use clap::Parser;
 use serde_json::json;
-use weft_group::{Status, status};
+use weft_group::{Coordinator, Host, Member, Record, Status, Topology, status};
 
 use super::members::MembersArgs;
 use crate::failure::Failure;
 
-/// Show the memory and the sessions of each replica.
+/// Show the memory, the epochs and the sessions of each replica.
 #[derive(Debug, Clone, Parser)]
-#[command(after_help = "A replica that does not answer has a line that says so, and the exit status is 1.
+#[command(
+    after_help = "A replica that does not answer has a line that says so. The exit status is 1 if a member does not answer,
+or is no member any more because it has started again.
 
 Examples:
   weft group status --members 10.0.0.1:7471,10.0.0.2:7471,10.0.0.3:7471
-  weft group status --members 10.0.0.1:7471 --json")]
+  weft group status --register etcd://10.0.0.9:2379/weft/orders
+  weft group status --register /var/lib/weft/orders --json"
+)]
 pub(super) struct Args {
     #[command(flatten)]
     members: MembersArgs,
 }
 
-/// Asks all replicas, one after the other.
-pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let (options, device) = (args.members.options()?, args.members.open()?);
-    let mut out = std::io::stdout();
-    let mut list = Vec::new();
-    let mut silent = 0;
-    for member in args.members.members() {
-        let state = status(&device, member.address, &options);
-        silent += usize::from(state.is_err());
-        match (state, args.members.json) {
-            (Ok(state), false) => print(&mut out, &member.address.to_string(), &state)?,
-            (Err(error), false) => writeln!(out, "{}: {error}", member.address)?,
-            (Ok(state), true) => list.push(value(&member.address.to_string(), &state)),
-            (Err(error), true) => list.push(json!({"address": member.address, "error": error.to_string()})),
+/// A host, and what is known of it.
+struct Found {
+    name: String,
+    /// Its incarnation as a member; `None` for a spare, or without a register.
+    seat: Option<u64>,
+    is_spare: bool,
+    state: Result<Status, String>,
+}
+
+impl Found {
+    /// Returns why the group cannot count on this host, if it is a member.
+    fn trouble(&self) -> Option<String> {
+        match (&self.state, self.seat) {
+            (Err(_), _) if self.is_spare => None,
+            (Err(reason), _) => Some(reason.clone()),
+            (Ok(state), Some(seat)) if state.incarnation != seat => {
+                Some("it has started again: it is no member until the group is repaired".into())
+            }
+            _ => None,
         }
-    }
-    if args.members.json {
-        writeln!(out, "{}", json!({"replicas": list}))?;
-    }
-    match silent {
-        0 => Ok(()),
-        _ => Err(Failure::work(format!(
-            "of {} replicas, {silent} did not tell what they hold",
-            args.members.members().len()
-        ))),
     }
 }
 
-fn print(out: &mut impl Write, address: &str, state: &Status) -> std::io::Result<()> {
-    writeln!(out, "{address}: {} octets, {} of {} sessions", state.size, state.open, state.limit)?;
+/// Asks all replicas, one after the other.
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let reach = &args.members.reach;
+    let (options, device) = (reach.options()?, reach.open()?);
+    let ask = |name: String, address: Result<SocketAddr, String>, (seat, is_spare)| {
+        let asked = address.and_then(|address| status(&device, address, &options).map_err(|e| e.to_string()));
+        Found { name, seat, is_spare, state: asked }
+    };
+    let (record, found) = match &args.members.register {
+        None => {
+            let named = args.members.named()?;
+            let one = |member: &Member| ask(member.address.to_string(), Ok(member.address), (None, false));
+            (None, named.iter().map(one).collect::<Vec<_>>())
+        }
+        Some(register) => {
+            let membership = reach.register(register)?;
+            let coordinator = Coordinator::new(&device, &*membership, &options);
+            let record = coordinator.record().map_err(|error| Failure::work(error).of(register))?;
+            let seats = record.members.iter().map(|seat| (&seat.host, (Some(seat.incarnation), false)));
+            let spares = record.spares.iter().map(|host| (host, (None, true)));
+            let one = |(host, what): (&Host, _)| ask(host.addr.clone(), host.address(), what);
+            let found = seats.chain(spares).map(one).collect();
+            (Some(record), found)
+        }
+    };
+    show(record.as_ref(), &found, reach.json)?;
+    let (all, silent) = (found.len(), found.iter().filter(|found| found.trouble().is_some()).count());
+    match silent {
+        0 => Ok(()),
+        _ => Err(Failure::work(format!("the group cannot count on {silent} of {all} replicas"))),
+    }
+}
+
+fn show(record: Option<&Record>, all: &[Found], is_json: bool) -> Result<(), Failure> {
+    let mut out = std::io::stdout();
+    if is_json {
+        let list: Vec<_> = all.iter().map(value).collect();
+        let record = record.and_then(|record| serde_json::from_str(&record.to_json()).ok());
+        let record = record.map_or(serde_json::Value::Null, |record| record);
+        writeln!(out, "{}", json!({"replicas": list, "record": record}))?;
+        return Ok(());
+    }
+    if let Some(record) = record {
+        writeln!(out, "{}", line(record))?;
+    }
+    for found in all {
+        match &found.state {
+            Ok(state) => print(&mut out, found, state)?,
+            Err(error) => writeln!(out, "{}{}: {error}", found.name, role(found))?,
+        }
+    }
+    Ok(())
+}
+
+/// Returns a line about a group.
+pub(super) fn line(record: &Record) -> String {
+    let shape = match record.topology {
+        Topology::Chain => "a chain",
+        Topology::Fan => "a fan",
+    };
+    let (has, wants) = (record.members.len(), record.replicas);
+    let missing = if has < wants { format!(" of {wants}") } else { String::new() };
+    format!("{}: epoch {}, {shape} of {has}{missing}, {} octets", record.group, record.epoch, record.size)
+}
+
+const fn role(found: &Found) -> &'static str {
+    match (found.seat, found.is_spare) {
+        (Some(_), _) => " (member)",
+        (None, true) => " (spare)",
+        (None, false) => "",
+    }
+}
+
+fn print(out: &mut impl Write, found: &Found, state: &Status) -> std::io::Result<()> {
+    let kept = if state.is_stored { ", with a file" } else { "" };
+    write!(out, "{}{}: {} octets{kept}, ", found.name, role(found), state.size)?;
+    if state.sealed > 0 {
+        write!(out, "sealed with epoch {}, ", state.sealed)?;
+    }
+    writeln!(out, "{} of {} sessions", state.open, state.limit)?;
+    if let Some(trouble) = found.trouble() {
+        writeln!(out, "  {trouble}")?;
+    }
+    if let Some([done, all]) = state.progress {
+        writeln!(out, "  it copies: {} %", done.saturating_mul(100) / all.max(1))?;
+    }
     for session in &state.sessions {
         let of = session.replicas;
         let connections = if session.is_ready { "" } else { ", not connected yet" };
@@ -69,7 +153,13 @@ fn print(out: &mut impl Write, address: &str, state: &Status) -> std::io::Result
     Ok(())
 }
 
-fn value(address: &str, state: &Status) -> serde_json::Value {
+fn value(found: &Found) -> serde_json::Value {
+    let (address, is_member) =
+        (&found.name, found.seat.map(|_| true).or_else(|| found.is_spare.then_some(false)));
+    let state = match &found.state {
+        Ok(state) => state,
+        Err(error) => return json!({"address": address, "member": is_member, "error": error}),
+    };
     let sessions: Vec<serde_json::Value> = state
         .sessions
         .iter()
@@ -88,6 +178,12 @@ fn value(address: &str, state: &Status) -> serde_json::Value {
         .collect();
     json!({
         "address": address,
+        "member": is_member,
+        "trouble": found.trouble(),
+        "sealed": state.sealed,
+        "served": state.served,
+        "stored": state.is_stored,
+        "progress": state.progress,
         "size": state.size,
         "incarnation": state.incarnation,
         "limit": state.limit,

@@ -3,8 +3,8 @@
 use serde_json::json;
 use weft_conform::octets::{fpdu, send};
 use weft_group::{
-    Answer, Copy, End, Greeting, Hello, Member, Name, Op, Open, Opened, Replicas, Request, Status, Swap,
-    Token, Welcome, encode,
+    Answer, Copy, Copying, End, Greeting, Hello, Lent, Member, Name, Named, Op, Open, Opened, Refusal,
+    Replicas, Request, Seal, Sealed, Status, Swap, Token, Welcome, encode,
 };
 
 use crate::trace::{CRC, Trace};
@@ -44,7 +44,19 @@ fn each_message_of_the_control_plane_is_named_with_its_fields() {
     let members = vec![member("10.0.0.1:1"), member("[fd00::2]:2")];
     let open = Open { epoch: 3, session: 0xAB, members, index: 1, range: 8..64, window: 16 };
     let opened = Opened { data_in: 0x1200, inward: TOKEN, outward: TOKEN, data_out: 0x3400 };
-    let status = Status { size: 1, incarnation: 2, limit: 8, open: 0, sessions: Vec::new() };
+    let status = Status {
+        size: 1,
+        incarnation: 2,
+        sealed: 3,
+        served: 3,
+        is_stored: false,
+        progress: None,
+        limit: 8,
+        open: 0,
+        sessions: Vec::new(),
+    };
+    let replica = Named { epoch: 4, incarnation: 0xEF };
+    let copying = Copying { to: replica, from: "10.0.0.1:1".parse().unwrap(), from_incarnation: 0xCD };
     let requests = [
         (Request::Hello(Hello { version: 1, key: Some([0xEE; 32]) }), "request hello: version 1, key given"),
         (Request::Hello(Hello { version: 1, key: None }), "request hello: version 1, key none"),
@@ -54,12 +66,31 @@ fn each_message_of_the_control_plane_is_named_with_its_fields() {
         ),
         (Request::Close, "request close"),
         (Request::Status, "request status"),
+        (Request::Seal(Seal { epoch: 4, base: 3 }), "request seal: epoch 4, base 3"),
+        (
+            Request::Copy(copying),
+            "request copy: epoch 4, incarnation 0xef, from 10.0.0.1:1, from_incarnation 0xcd",
+        ),
+        (Request::Fetch(replica), "request fetch: epoch 4, incarnation 0xef"),
+        (Request::Flush(replica), "request flush: epoch 4, incarnation 0xef"),
+        (Request::Finish(replica), "request finish: epoch 4, incarnation 0xef"),
     ];
     let answers = [
         (Answer::Welcome(Welcome { size: 9, incarnation: 0xCD }), "answer welcome: size 9, incarnation 0xcd"),
         (Answer::Opened(opened), "answer opened: data_in 0x00001200, data_out 0x00003400"),
         (Answer::Closed, "answer closed"),
         (Answer::Status(status), "answer status: open 0, limit 8"),
+        (
+            Answer::Sealed(Sealed { incarnation: 0xCD, size: 9, is_stored: true }),
+            "answer sealed: incarnation 0xcd, size 9, stored true",
+        ),
+        (Answer::Done, "answer done"),
+        (Answer::SourceLost("it has gone".into()), "answer source_lost: reason it has gone"),
+        (
+            Answer::Lent(Lent { data: 0x1200, hashes: 0x3400, size: 9 }),
+            "answer lent: data 0x00001200, hashes 0x00003400, size 9",
+        ),
+        (Answer::Denied(Refusal::Served { epoch: 5 }), "answer denied: reason epoch 5 has begun"),
         (Answer::Refused("no room".into()), "answer refused: reason no room"),
         (Answer::Ended(End::Lost(2)), "answer ended: lost 2"),
         (Answer::Ended(End::Sealed(4)), "answer ended: sealed 4"),

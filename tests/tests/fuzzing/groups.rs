@@ -1,8 +1,8 @@
 //! Seeds for the targets of groups.
 
 use weft_group::{
-    Answer, End, Greeting, Hello, MAX_MESSAGE, Member, Name, Op, Open, Opened, Replicas, Request,
-    SessionStatus, Status, Swap, Token, Welcome, encode,
+    Answer, Copying, End, Greeting, Hello, Lent, MAX_MESSAGE, Member, Name, Named, Op, Open, Opened, Refusal,
+    Replicas, Request, Seal, Sealed, SessionStatus, Status, Swap, Token, Welcome, encode,
 };
 
 /// Names and octets of a target's seeds.
@@ -34,7 +34,19 @@ fn control() -> Vec<(&'static str, Vec<u8>)> {
         window: 16,
         is_ready: true,
     };
-    let status = Status { size: 64, incarnation: 7, limit: 8, open: 1, sessions: vec![session] };
+    let status = Status {
+        size: 64,
+        incarnation: 7,
+        sealed: 3,
+        served: 3,
+        is_stored: true,
+        progress: Some([1, 192]),
+        limit: 8,
+        open: 1,
+        sessions: vec![session],
+    };
+    let replica = Named { epoch: 4, incarnation: 7 };
+    let copying = Copying { to: replica, from: address, from_incarnation: 8 };
     let swap = Swap { at: 8, compare: 0, swap: 1, on: Replicas::ALL };
     let op = Op { write: Some(0..8), swap: Some(swap), ..Op::default() };
     let mut message = [0; MAX_MESSAGE];
@@ -44,6 +56,16 @@ fn control() -> Vec<(&'static str, Vec<u8>)> {
         ("open", Request::Open(open).encode()),
         ("close", Request::Close.encode()),
         ("status", Request::Status.encode()),
+        ("seal", Request::Seal(Seal { epoch: 4, base: 3 }).encode()),
+        ("copy", Request::Copy(copying).encode()),
+        ("fetch", Request::Fetch(replica).encode()),
+        ("flush", Request::Flush(replica).encode()),
+        ("finish", Request::Finish(replica).encode()),
+        ("is-sealed", Answer::Sealed(Sealed { incarnation: 7, size: 64, is_stored: false }).encode()),
+        ("done", Answer::Done.encode()),
+        ("source-lost", Answer::SourceLost("it has gone".into()).encode()),
+        ("lent", Answer::Lent(Lent { data: 1, hashes: 2, size: 64 }).encode()),
+        ("denied", Answer::Denied(Refusal::Served { epoch: 5 }).encode()),
         ("welcome", Answer::Welcome(Welcome { size: 64, incarnation: 7 }).encode()),
         (
             "opened",
