@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use weft_rnic::Device;
 
-use crate::control::{Answer, Copying, Named, Request, Seal, Status};
+use crate::control::{Answer, Copying, Member, Named, Request, Seal, Status};
 use crate::deadline::Deadline;
 use crate::epoch::change::{Ask, ChangeError, Reply};
-use crate::membership::record::{Host, Record};
+use crate::membership::record::{Host, Record, Seat};
 use crate::membership::{Membership, MembershipError, RepairError, Wish, change_epoch};
 use crate::opening::{Opening, Options, status};
 use crate::random::random;
@@ -55,7 +55,7 @@ impl<'a> Coordinator<'a> {
     /// # Errors
     /// [`SessionError`].
     pub fn open(&self, record: &Record) -> Result<Session, SessionError> {
-        let members = record.members().map_err(SessionError::Refused)?;
+        let members = members(record).map_err(SessionError::Refused)?;
         if members.is_empty() {
             return Err(SessionError::Refused("the group has no members: no epoch has begun".into()));
         }
@@ -139,6 +139,16 @@ impl<'a> Coordinator<'a> {
         let (mut link, _) = opening.reach(host.address().map_err(SessionError::Refused)?)?;
         opening.ask_long(&mut link, request, progress)
     }
+}
+
+/// Returns the members of a record, the head first, with the addresses that their names stand for now.
+///
+/// # Errors
+/// A line that names the member without an address.
+pub fn members(record: &Record) -> Result<Vec<Member>, String> {
+    let member =
+        |seat: &Seat| Ok(Member { address: seat.host.address()?, incarnation: Some(seat.incarnation) });
+    record.members.iter().map(member).collect()
 }
 
 /// Returns whom to ask, and what; nothing for questions to the register.

@@ -55,7 +55,7 @@ pub use control::{
     Answer, Copying, End, Hello, KEY_LEN, Lent, MAX_CONTROL, Malformed, Member, Named, Open, Opened, Request,
     Seal, SessionStatus, Status, VERSION, Welcome,
 };
-pub use coordinator::{Coordinator, Report};
+pub use coordinator::{Coordinator, Report, members};
 pub use durability::Durability;
 pub use epoch::change::{Ask, Change, ChangeError, Reply, Sealed};
 pub use epoch::{MemberState, Refusal};

@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use serde_json::json;
 use weft_group::{
     Coordinator, Fresh, Member, OpError, Options, Originals, Replicas, Session, SessionError, Topology,
+    members,
 };
 use weft_rnic::Device;
 
@@ -289,7 +290,7 @@ impl Group {
         let device = reach.open()?;
         let coordinator = Coordinator::new(&device, &*membership, &options);
         let record = coordinator.record().map_err(|error| Failure::work(error).of(register))?;
-        let members = record.members().map_err(Failure::work)?;
+        let members = members(&record).map_err(Failure::work)?;
         let session = coordinator.open(&record).map_err(Failure::work)?;
         Ok(Opened { session, members, _device: device })
     }

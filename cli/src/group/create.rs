@@ -5,7 +5,7 @@ use weft_group::{Coordinator, Host, Record, Wish};
 
 use super::client::Shape;
 use super::members::{ReachArgs, register_name};
-use super::repair::{Witness, told};
+use super::repair::{Witness, host, told};
 use crate::failure::Failure;
 
 /// Make a group of replicas that run: write its record to a register, and begin its first epoch.
@@ -73,9 +73,4 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         ))
     })?;
     told(&record, args.reach.json)
-}
-
-/// Returns a host that has its address as its name.
-pub(super) fn host(addr: &str) -> Host {
-    Host { id: addr.to_owned(), addr: addr.to_owned() }
 }

@@ -4,9 +4,8 @@ use std::io::Write;
 
 use clap::Parser;
 use serde_json::json;
-use weft_group::{Ask, ChangeError, Coordinator, Membership, Record, RepairError, Report, Wish};
+use weft_group::{Ask, ChangeError, Coordinator, Host, Membership, Record, RepairError, Report, Wish};
 
-use super::create::host;
 use super::members::{ReachArgs, register_name};
 use super::status::line;
 use crate::failure::Failure;
@@ -119,6 +118,11 @@ pub(super) fn told(record: &Record, is_json: bool) -> Result<(), Failure> {
         writeln!(out, "spares: {}", spares.join(" "))?;
     }
     Ok(())
+}
+
+/// Returns a host that has its address as its name.
+pub(super) fn host(addr: &str) -> Host {
+    Host { id: addr.to_owned(), addr: addr.to_owned() }
 }
 
 /// Shows a person what happens in a change of epoch.

@@ -4,8 +4,6 @@ use std::net::{SocketAddr, ToSocketAddrs};
 
 use serde_json::{Map, Value, json};
 
-use crate::control::Member;
-
 /// How the replicas of a group hang together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Topology {
@@ -157,16 +155,6 @@ impl Record {
         ids.windows(2)
             .find(|pair| pair[0] == pair[1])
             .map_or(Ok(()), |pair| Err(wrong(&format!("\"{}\" is there twice", pair[0]))))
-    }
-
-    /// Returns the members, the head first, with the addresses that their names stand for.
-    ///
-    /// # Errors
-    /// A line that names the member without an address.
-    pub fn members(&self) -> Result<Vec<Member>, String> {
-        let member =
-            |seat: &Seat| Ok(Member { address: seat.host.address()?, incarnation: Some(seat.incarnation) });
-        self.members.iter().map(member).collect()
     }
 
     /// Returns all hosts: members, then spares.
