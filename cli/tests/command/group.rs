@@ -1,31 +1,34 @@
 //! `weft group`: replicas as processes, and commands of a client.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use weft_group::{Fresh, Member, Options, Replicas, Session, SessionError};
+use weft_group::{Fresh, Member, Options, Session, SessionError};
 use weft_rnic::{Config, Device, Ground, Progress};
 
 use crate::process::{Finished, Process, path_in, run};
 use crate::support::Folder;
 
 /// Three replicas.
-struct Group {
-    servers: Vec<Process>,
+pub(crate) struct Group {
+    pub(crate) servers: Vec<Process>,
     addresses: Vec<String>,
 }
 
 impl Group {
     fn start(flags: &str) -> Self {
-        let line = format!("group server --listen 127.0.0.1:0 --memory 64K --json {flags}");
-        let servers: Vec<Process> = (0..3).map(|_| Process::weft(&line)).collect();
+        Self::with(|_| format!("--memory 64K {flags}"))
+    }
+
+    /// The replicas have these flags, by their number.
+    pub(crate) fn with(flags: impl Fn(usize) -> String) -> Self {
+        let line = |index| format!("group server --listen 127.0.0.1:0 --json {}", flags(index));
+        let servers: Vec<Process> = (0..3).map(|index| Process::weft(&line(index))).collect();
         let address = |server: &Process| {
             let said: Value = serde_json::from_str(&server.line()).unwrap();
-            assert_eq!(said["size"], 65536);
             said["address"].as_str().unwrap().to_owned()
         };
         let addresses = servers.iter().map(address).collect();
@@ -41,18 +44,18 @@ impl Group {
         run(&format!("group client {operation} --members {} {rest}", self.members()))
     }
 
-    fn session(&self, device: &Device) -> Session {
-        let members: Vec<Member> = self
-            .addresses
-            .iter()
-            .map(|address| Member::from(address.parse::<std::net::SocketAddr>().unwrap()))
-            .collect();
+    pub(crate) fn members_of(&self) -> Vec<Member> {
+        let parse = |address: &String| Member::from(address.parse::<std::net::SocketAddr>().unwrap());
+        self.addresses.iter().map(parse).collect()
+    }
+
+    pub(crate) fn session(&self, device: &Device) -> Session {
         let options = Options { timeout: Duration::from_secs(2), ..Options::default() };
-        Session::open(device, &members, &options).unwrap()
+        Session::open(device, &self.members_of(), &options).unwrap()
     }
 }
 
-fn device() -> Device {
+pub(crate) fn device() -> Device {
     let config = Config { progress: Progress::Thread, ..Config::host(Ipv4Addr::LOCALHOST.into(), 5) };
     Device::open(Ground::Host, config).unwrap()
 }
@@ -280,63 +283,4 @@ fn a_replica_on_a_wire() {
     let written = run(&format!("{write} --netif unix:{wire} --ip 10.0.0.2/24"));
     assert_eq!(good(written), ["5 octets written at 1 replica"]);
     assert_eq!(server.line(), "replica at 10.0.0.1:7471: 65536 octets, 8 sessions at most");
-}
-
-/// 10,000 operations of all kinds: no thread of a replica but that of its device was switched to.
-#[test]
-fn no_application_thread_of_a_replica_runs_for_an_operation() {
-    let group = Group::start("");
-    let device = device();
-    let mut session = group.session(&device);
-    let mut turn = |number: u64| {
-        let octets = number.to_le_bytes();
-        let ids = [
-            session.write(number % 512 * 8, &octets).unwrap(),
-            session.copy(4096, 8192, 100).unwrap(),
-            session.compare_swap(16_384, number, number + 1, Replicas::ALL).unwrap(),
-            session.flush(0..4096).unwrap(),
-        ];
-        let [_, _, swapped, _] = ids.map(|id| session.wait(id).unwrap());
-        assert_eq!(swapped[..3], [number; 3]);
-    };
-    turn(0);
-    let before: Vec<_> = group.servers.iter().map(|server| switches(server.id())).collect();
-    (1..2500).for_each(&mut turn);
-    let mut engines = 0;
-    for (server, before) in group.servers.iter().zip(before) {
-        let after = switches(server.id());
-        assert_eq!(
-            after.keys().collect::<Vec<_>>(),
-            before.keys().collect::<Vec<_>>(),
-            "threads came or went"
-        );
-        for (thread, switches) in &after {
-            let more = switches - before[thread];
-            if thread.1.starts_with("weft-driver") || thread.1.starts_with("weft-engine") {
-                engines += more;
-            } else {
-                assert_eq!(more, 0, "{thread:?} was switched to");
-            }
-        }
-        assert!(after.keys().any(|thread| thread.1 == "weft-group"), "{after:?}");
-    }
-    assert!(engines > 0, "the devices do the work, and sleep between operations");
-}
-
-/// Returns how often each thread of a process has gone to sleep, by number and name.
-fn switches(pid: u32) -> BTreeMap<(u32, String), u64> {
-    let mut found = BTreeMap::new();
-    for task in fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
-        let task = task.unwrap();
-        let status = fs::read_to_string(task.path().join("status")).unwrap();
-        let field = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
-            line.trim().to_owned()
-        };
-        let thread = task.file_name().to_str().unwrap().parse().unwrap();
-        let switches = field("voluntary_ctxt_switches:").parse::<u64>().unwrap()
-            + field("nonvoluntary_ctxt_switches:").parse::<u64>().unwrap();
-        found.insert((thread, field("Name:")), switches);
-    }
-    found
 }

@@ -12,6 +12,7 @@ mod group;
 mod group_kills;
 mod group_kv;
 mod group_repair;
+mod group_threads;
 mod help;
 mod host;
 mod namespace;
