@@ -3,13 +3,16 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 
+use nix::errno::Errno;
 use weft_group::{
     Copy, Done, Fresh, Op, OpError, Options, Originals, Replicas, Session, SessionError, Swap, UNTOUCHED,
 };
 use weft_rnic::Device;
 
 use crate::group::{Group, device};
-use crate::process::Process;
+use crate::held::Held;
+use crate::process::{Process, path_in};
+use crate::support::{Folder, skip};
 
 /// Octets of each replica's memory, as a number and as the command takes it.
 const LEN: u64 = 1 << 20;
@@ -135,6 +138,44 @@ fn no_application_thread_of_a_replica_runs_for_an_operation() {
     }
     assert!(engines > 0, "the devices do the work, and sleep between operations");
     load.compare(&group, &device);
+}
+
+/// Each replica in turn stands still but for the threads of its device, as a program does that is busy or blocked.
+#[test]
+fn a_replica_whose_application_threads_are_held_serves_all_the_same() {
+    for held in 0..3 {
+        let folder = Folder::new();
+        let file = |index| path_in(&folder, &format!("replica{index}"));
+        let group = Group::with(|index| format!("--file {} --size {MEMORY}", file(index)));
+        let device = device();
+        let mut load = Load::new(group.session(&device));
+        load.run(10).unwrap();
+        let server = &group.servers[held];
+        let (own, other): (Vec<_>, Vec<_>) =
+            at_rest(server).into_iter().partition(|(_, thread)| thread.is_of_device());
+        let names: Vec<_> = own.iter().map(|(_, thread)| thread.name.as_str()).collect();
+        assert_eq!(names, ["weft-engine-0", "weft-flush"]);
+        let application = match Held::new(other.iter().map(|(id, _)| *id)) {
+            Ok(application) => application,
+            Err(Errno::EPERM) => return skip("this user may not ptrace its own processes"),
+            Err(error) => panic!("{error}"),
+        };
+        load.run(500).unwrap();
+        let after = threads(server);
+        let stands = |(id, before): &(i32, Thread)| {
+            after[id].state == 't' && after[id].switches <= before.switches + 1
+        };
+        assert!(other.iter().all(stands), "{other:?} {after:?}");
+        drop(application);
+        load.compare(&group, &device);
+        // Without the engine nothing goes on.
+        let all = Held::new(threads(server).into_keys()).unwrap();
+        assert_eq!(load.run(1), Err(SessionError::TimedOut));
+        drop(all);
+        let mut session = group.session(&device);
+        let id = session.write(0, b"goes on").unwrap();
+        session.wait(id).unwrap();
+    }
 }
 
 /// What the kernel tells of a thread.

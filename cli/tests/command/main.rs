@@ -13,6 +13,7 @@ mod group_kills;
 mod group_kv;
 mod group_repair;
 mod group_threads;
+mod held;
 mod help;
 mod host;
 mod namespace;
