@@ -14,6 +14,7 @@ mod members;
 mod repair;
 mod server;
 mod status;
+mod told;
 mod units;
 
 /// Replicate memory to several hosts, whose programs do nothing for an operation.

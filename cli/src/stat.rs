@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -29,7 +30,8 @@ fn show(args: &Args) -> Result<(), Failure> {
     if args.stags && args.what != What::Mr {
         return Err(Failure::usage("--stags is for mr"));
     }
-    if args.all && (args.what != What::Counters || args.subject == Some(Subject::Sockets)) {
+    let is_of_process = matches!(args.subject, None | Some(Subject::Process(_)));
+    if args.all && (args.what != What::Counters || !is_of_process) {
         return Err(Failure::usage("--all is for counters"));
     }
     let folder =
@@ -40,6 +42,15 @@ fn show(args: &Args) -> Result<(), Failure> {
                 "nothing stands behind `sockets`: weft stat PID sockets is for one process",
             ));
         }
+        Some(Subject::Group) if !matches!(args.what, What::Counters | What::Group) => {
+            return Err(Failure::usage(
+                "nothing stands behind `group`: weft stat PID group is for one process",
+            ));
+        }
+        Some(Subject::Group) if args.watch.is_some() => {
+            return Err(Failure::usage("--watch needs a process: weft stat PID group --watch SECONDS"));
+        }
+        Some(Subject::Group) => return groups(args, &folder),
         Some(Subject::Sockets) => return sockets::show(args, &folder, None),
         Some(Subject::Process(target)) if args.what == What::Sockets => {
             return sockets::show(args, &folder, Some(target.pid));
@@ -61,6 +72,24 @@ fn show(args: &Args) -> Result<(), Failure> {
             sockets.iter().try_for_each(|socket| print(args, &socket.ask(args.what.request(args.stags))?))
         }
     }
+}
+
+/// Prints the sessions of all replicas in the folder.
+fn groups(args: &Args, folder: &Path) -> Result<(), Failure> {
+    let answers = ask::with(folder, What::Group.request(false))?;
+    if answers.is_empty() && !args.json {
+        let folder = folder.display();
+        writeln!(std::io::stdout(), "no replica of a group answers in {folder}")?;
+    }
+    for answer in answers {
+        if args.json {
+            writeln!(std::io::stdout(), "{answer}")?;
+        } else {
+            writeln!(std::io::stdout(), "process {}", answer["pid"])?;
+            table::objects(&answer, What::Group, false)?;
+        }
+    }
+    Ok(())
 }
 
 /// Asks again and again. Prints the counters that have moved, with their rates.

@@ -79,7 +79,7 @@ pub use opening::{Options, status};
 pub use program::{ELEMENTS, Parts, Place, STEPS};
 pub use replica::{MAX_WINDOW, Replica, SetupError, Shape};
 pub use resync::{BLOCK, Hash, Hashing, differing, next_piece};
-pub use server::{Limits, Server, ServerError, Serving};
+pub use server::{Limits, Roster, RosterEntry, Server, ServerError, Serving};
 pub use session::{Done, Fresh, OpId, Session, SessionError, Terms};
 pub use txlog::{LogError, Part, TxLog};
 pub use window::Window;

@@ -30,12 +30,14 @@ mod connecting;
 mod fetching;
 mod hosted;
 mod peer;
+mod roster;
 mod serving;
 mod task;
 mod working;
 
 use hosted::Hosted;
 use peer::Peer;
+pub use roster::{Roster, RosterEntry};
 pub use serving::Serving;
 
 /// What a replica gives to its clients at most.
@@ -74,6 +76,7 @@ pub struct Server {
     announced: HashMap<CqId, u64>,
     last_number: u64,
     is_stopped: bool,
+    roster: Roster,
 }
 
 /// What a connection is for. All but the first kind name the control connection of their session.
@@ -153,6 +156,7 @@ impl Server {
             announced: HashMap::new(),
             last_number: 0,
             is_stopped: false,
+            roster: Roster::default(),
         })
     }
 
@@ -184,6 +188,12 @@ impl Server {
         }
         self.handle_messages();
         self.work();
+        self.publish();
+    }
+
+    /// Returns the list of its sessions, which stays up to date.
+    pub fn roster(&self) -> Roster {
+        self.roster.clone()
     }
 
     /// Returns the state of the replica.
@@ -200,6 +210,10 @@ impl Server {
             open: sessions.len() as u64,
             sessions,
         }
+    }
+
+    fn publish(&self) {
+        self.roster.set(self.peers.values().filter_map(Peer::entry));
     }
 
     fn handle_messages(&mut self) {

@@ -16,6 +16,7 @@ use weft_stat::{device_sections, stat_folder, stat_folder_from_env};
 
 use super::ground::GroundArgs;
 use super::members::{address, read_key};
+use super::told::section;
 use super::units::size;
 use crate::failure::Failure;
 use crate::usage::number;
@@ -83,7 +84,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let server = Server::with_state(&device, (Arc::new(memory), len), args.listen, limits, keeper);
     let server = server.map_err(|error| Failure::work(format!("{}: {error}", args.listen)))?;
     let folder = stat_folder_from_env().unwrap_or_else(stat_folder);
-    let stat = weft_stat::Server::start(&folder, device_sections(&device.watcher()));
+    let mut sections = device_sections(&device.watcher());
+    sections.push(section(server.roster(), device.watcher()));
+    let stat = weft_stat::Server::start(&folder, sections);
     let _stat = stat.inspect_err(|error| {
         // Clients can be served all the same.
         Failure::work(error).print("group server");

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use clap::Parser;
 use serde_json::json;
-use weft_group::{Coordinator, Host, Member, Record, Status, Topology, status};
+use weft_group::{Coordinator, Host, Member, Record, SessionStatus, Status, Topology, status};
 
 use super::members::MembersArgs;
 use crate::failure::Failure;
@@ -160,22 +160,6 @@ fn value(found: &Found) -> serde_json::Value {
         Ok(state) => state,
         Err(error) => return json!({"address": address, "member": is_member, "error": error}),
     };
-    let sessions: Vec<serde_json::Value> = state
-        .sessions
-        .iter()
-        .map(|session| {
-            json!({
-                "epoch": session.epoch,
-                "session": session.session,
-                "peer": session.peer,
-                "index": session.index,
-                "replicas": session.replicas,
-                "range": [session.range.start, session.range.end],
-                "window": session.window,
-                "ready": session.is_ready,
-            })
-        })
-        .collect();
     json!({
         "address": address,
         "member": is_member,
@@ -188,6 +172,20 @@ fn value(found: &Found) -> serde_json::Value {
         "incarnation": state.incarnation,
         "limit": state.limit,
         "open": state.open,
-        "sessions": sessions,
+        "sessions": state.sessions.iter().map(session).collect::<Vec<_>>(),
+    })
+}
+
+/// Returns a session of a replica.
+pub(super) fn session(session: &SessionStatus) -> serde_json::Value {
+    json!({
+        "epoch": session.epoch,
+        "session": session.session,
+        "peer": session.peer,
+        "index": session.index,
+        "replicas": session.replicas,
+        "range": [session.range.start, session.range.end],
+        "window": session.window,
+        "ready": session.is_ready,
     })
 }

@@ -19,6 +19,7 @@ use clap::{Parser, ValueEnum};
   weft stat 4711-1 cq --json    the completion queues of its second device, for machines
   weft stat sockets             the connections of programs under `weft sockets`, and why others stay on TCP
   weft stat 4711 sockets        those of process 4711, or all if it is a daemon
+  weft stat group               the sessions at replicas of groups, and how many operations they had
 
 Columns of `weft stat sockets`, connections that are open and have left TCP:
   LOCAL, PEER             the addresses of both ends
@@ -33,7 +34,7 @@ connections stayed there for which reason. Columns of its table of hosts: LANE i
 why there is none: no-daemon, no-route, no-answer, key, version, addresses, refused, rule, silent or lost.
 docs/sockets.md explains all reasons.")]
 pub struct Args {
-    /// The process, or one device of it as PID-N; without it all are listed. Or the word sockets
+    /// The process, or one device of it as PID-N; without it all are listed. Or the word sockets or group
     #[arg(value_name = "PID", value_parser = subject)]
     pub subject: Option<Subject>,
     /// What to show
@@ -63,6 +64,8 @@ pub enum Subject {
     Process(Target),
     /// All daemons, for their connections.
     Sockets,
+    /// All replicas of groups, for their sessions.
+    Group,
 }
 
 /// A process, and perhaps one device of it.
@@ -93,6 +96,8 @@ pub enum What {
     Listener,
     /// Connections of programs under `weft sockets`, as their daemon knows them
     Sockets,
+    /// Sessions at a replica of a group
+    Group,
 }
 
 impl What {
@@ -109,12 +114,17 @@ impl What {
             Self::Cm => "cm",
             Self::Listener => "listener",
             Self::Sockets => "sockets",
+            Self::Group => "group",
         }
     }
 }
 
 fn subject(text: &str) -> Result<Subject, String> {
-    if text == "sockets" { Ok(Subject::Sockets) } else { target(text).map(Subject::Process) }
+    match text {
+        "sockets" => Ok(Subject::Sockets),
+        "group" => Ok(Subject::Group),
+        _ => target(text).map(Subject::Process),
+    }
 }
 
 fn target(text: &str) -> Result<Target, String> {

@@ -44,10 +44,10 @@ pub(super) fn all(folder: &Path) -> Result<Vec<Found>, Failure> {
     Ok(found)
 }
 
-/// Returns what the daemons in the folder tell of connections. Other processes have no such section.
-pub(super) fn daemons(folder: &Path) -> Result<Vec<Value>, Failure> {
+/// Returns what the processes in the folder answer that have a section.
+pub(super) fn with(folder: &Path, section: &str) -> Result<Vec<Value>, Failure> {
     let sockets = sockets(folder)?;
-    Ok(sockets.iter().filter_map(|socket| socket.ask_if_there("sockets").ok().flatten()).collect())
+    Ok(sockets.iter().filter_map(|socket| socket.ask_if_there(section).ok().flatten()).collect())
 }
 
 /// Returns the sockets of a process' devices.

@@ -17,7 +17,7 @@ use crate::sockets::{HOST, listening};
 pub(super) fn show(args: &Args, folder: &Path, pid: Option<u32>) -> Result<(), Failure> {
     let mut is_first = true;
     loop {
-        let mut answers = ask::daemons(folder)?;
+        let mut answers = ask::with(folder, "sockets")?;
         let has_several = answers.len() > 1;
         let is_silent = answers.is_empty();
         answers.retain(|answer| pid.is_none_or(|pid| knows(answer, pid)));

@@ -76,7 +76,7 @@ pub(super) fn list(found: &[Found], folder: &Path, is_json: bool) -> Result<(), 
         writeln!(out, "no process answers in {folder}: start one with WEFT_STAT=1")?;
         return Ok(());
     }
-    let columns = ["pid", "device", "address", "qps", "mrs", "cqs", "connections", "listeners"];
+    let columns = ["pid", "device", "address", "qps", "mrs", "cqs", "connections", "listeners", "threads"];
     let mut table = Table::new(&[
         "PROCESS",
         "DEVICE",
@@ -92,17 +92,9 @@ pub(super) fn list(found: &[Found], folder: &Path, is_json: bool) -> Result<(), 
     for Found { program, answer } in found {
         let mut row: Vec<String> = columns.iter().map(|column| cell(&answer[*column])).collect();
         row.insert(2, program.clone());
-        row.push(threads(&answer["threads"]));
         table.push(row);
     }
     table.print()
-}
-
-/// Returns the threads of a device as `name=id`.
-fn threads(threads: &Value) -> String {
-    let threads = threads.as_object().into_iter().flatten();
-    let threads: Vec<_> = threads.map(|(name, id)| format!("{name}={}", cell(id)).into()).collect();
-    cell(&Value::Array(threads))
 }
 
 /// Prints the objects of one kind.
@@ -127,7 +119,14 @@ const fn counters(what: What) -> &'static [&'static str] {
     match what {
         What::Qp => QpCounters::NAMES,
         What::Cq => CqCounters::NAMES,
-        What::Mr | What::Srq | What::Pd | What::Cm | What::Listener | What::Sockets | What::Counters => &[],
+        What::Mr
+        | What::Srq
+        | What::Pd
+        | What::Cm
+        | What::Listener
+        | What::Sockets
+        | What::Group
+        | What::Counters => &[],
     }
 }
 
@@ -178,6 +177,19 @@ const fn columns(what: What) -> &'static [(&'static str, &'static str)] {
         What::Listener => {
             &[("ADDRESS", "address"), ("MODE", "mode"), ("UNANSWERED", "unanswered"), ("BACKLOG", "backlog")]
         }
+        What::Group => &[
+            ("SESSION", "session"),
+            ("EPOCH", "epoch"),
+            ("FROM", "peer"),
+            ("REPLICA", "index/replicas"),
+            ("RANGE", "range"),
+            ("WINDOW", "window"),
+            ("READY", "ready"),
+            ("SLOTS", "slots"),
+            ("LAPS", "laps"),
+            ("QP", "qp_num"),
+            ("THREADS", "threads"),
+        ],
         What::Sockets | What::Counters => &[],
     }
 }
@@ -185,6 +197,8 @@ const fn columns(what: What) -> &'static [(&'static str, &'static str)] {
 fn fill(object: &Value, key: &str) -> String {
     match key.split_once('/') {
         Some((used, all)) => format!("{}/{}", cell(&object[used]), cell(&object[all])),
+        // As `weft group status` shows it.
+        None if key == "session" => format!("{:016x}", object[key].as_u64().unwrap_or_default()),
         None => cell(&object[key]),
     }
 }
@@ -196,10 +210,15 @@ pub(super) fn cell(value: &Value) -> String {
         Value::Bool(true) => "yes".to_owned(),
         Value::Bool(false) => "no".to_owned(),
         Value::String(text) => text.clone(),
-        Value::Array(list) if list.is_empty() => NONE.to_owned(),
-        Value::Array(list) => list.iter().map(cell).collect::<Vec<_>>().join(","),
+        Value::Array(list) => join(list.iter().map(cell)),
+        Value::Object(object) => join(object.iter().map(|(name, value)| format!("{name}={}", cell(value)))),
         other => other.to_string(),
     }
+}
+
+fn join(cells: impl Iterator<Item = String>) -> String {
+    let joined = cells.collect::<Vec<_>>().join(",");
+    if joined.is_empty() { NONE.to_owned() } else { joined }
 }
 
 const NONE: &str = "-";

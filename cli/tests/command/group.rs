@@ -284,3 +284,52 @@ fn a_replica_on_a_wire() {
     assert_eq!(good(written), ["5 octets written at 1 replica"]);
     assert_eq!(server.line(), "replica at 10.0.0.1:7471: 65536 octets, 8 sessions at most");
 }
+
+/// `weft stat` tells the sessions of a replica. Their operations are counted though no thread of the replica runs for them.
+#[test]
+fn stat_tells_the_sessions_of_a_replica() {
+    let group = Group::start("");
+    let device = device();
+    let options = Options { window: 8, range: Some(64..4096), epoch: 7, ..Options::default() };
+    let mut session = Session::open(&device, &group.members_of(), &options).unwrap();
+    for _ in 0..20 {
+        let id = session.write(0, b"counted").unwrap();
+        session.wait(id).unwrap();
+    }
+    let own = session.terms().session;
+    for (index, server) in group.servers.iter().enumerate() {
+        let pid = server.id();
+        let answer: Value = serde_json::from_str(&good(run(&format!("stat {pid} group --json")))[0]).unwrap();
+        let [told] = answer["group"].as_array().unwrap().as_slice() else { panic!("{answer}") };
+        let engine = &told["threads"]["weft-engine-0"];
+        let name = fs::read_to_string(format!("/proc/{pid}/task/{engine}/comm")).unwrap();
+        assert_eq!(name.trim(), "weft-engine-0");
+        let (peer, qp) = (told["peer"].as_str().unwrap(), &told["qp_num"]);
+        let expected = json!({
+            "epoch": 7, "session": own, "peer": peer, "index": index, "replicas": 3, "range": [64, 4096], "window": 8,
+            "ready": true, "slots": 20, "laps": 2, "qp_num": qp, "threads": {"weft-engine-0": engine},
+        });
+        assert_eq!(*told, expected);
+        let text = good(run(&format!("stat {pid} group")));
+        let titles = "SESSION EPOCH FROM REPLICA RANGE WINDOW READY SLOTS LAPS QP THREADS";
+        assert_eq!(text[0].split_whitespace().collect::<Vec<_>>().join(" "), titles);
+        let row = format!("{own:016x} 7 {peer} {index}/3 64,4096 8 yes 20 2 {qp} weft-engine-0={engine}");
+        assert_eq!(text[1].split_whitespace().collect::<Vec<_>>().join(" "), row);
+        let all = good(run("stat group"));
+        let at = all.iter().position(|line| *line == format!("process {pid}")).unwrap();
+        assert!(all[at + 2].starts_with(&format!("{own:016x} ")), "{all:?}");
+    }
+    drop(session);
+    // The replicas hear of the end a moment later.
+    for server in &group.servers {
+        let is_empty = |_| good(run(&format!("stat {} group", server.id()))).len() == 1;
+        assert!((0..1000).any(is_empty), "the session stays");
+    }
+    for (line, reason) in [
+        ("stat group qp", "nothing stands behind `group`: weft stat PID group is for one process"),
+        ("stat group --watch 1", "--watch needs a process: weft stat PID group --watch SECONDS"),
+        ("stat group --all", "--all is for counters"),
+    ] {
+        assert_eq!(bad(&run(line), 2), format!("weft stat: {reason}"));
+    }
+}

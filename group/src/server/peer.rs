@@ -8,6 +8,7 @@ use crate::control::{Answer, SessionStatus};
 use crate::link::{Gone, Link};
 
 use super::hosted::{Hosted, Next};
+use super::roster::RosterEntry;
 use super::task::Task;
 
 /// A client, or the replica before this one.
@@ -39,6 +40,11 @@ impl Peer {
     pub(super) fn next(&mut self) -> Option<&mut Next> {
         let session = self.session.as_mut().and_then(|session| session.next.as_mut());
         session.or_else(|| self.leaving.as_mut().map(|(next, _)| next))
+    }
+
+    pub(super) fn entry(&self) -> Option<RosterEntry> {
+        let qp_num = self.session.as_ref()?.replica.inward().number();
+        Some(RosterEntry { status: self.status()?, qp_num })
     }
 
     pub(super) fn status(&self) -> Option<SessionStatus> {
