@@ -180,12 +180,16 @@ pub(crate) struct SocketsArgs {
   weft bench group --quick
   weft bench group --only p99
   weft bench group --figure 5.2-20 --plot target/5.2.svg
+  weft bench group --only file --dir /var/tmp
   weft bench group --update docs/group/performance.md")]
 pub(crate) struct GroupArgs {
     #[command(subcommand)]
     pub(crate) program: Option<GroupProgram>,
     #[command(flatten)]
     pub(crate) choice: Choice,
+    /// Where replicas with files have them, as /var/lib; by default the folder for temporary files
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) dir: Option<PathBuf>,
 }
 
 /// The programs that the benchmark of groups starts.

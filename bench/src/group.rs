@@ -5,12 +5,14 @@
 //!   work.rs      what a client asks for, and what the replicas have to have behind that
 //!   chain.rs     replicas, each a process, and what their threads use
 //!   replica.rs   the program of a replica; driven.rs: one that does the work by itself
+//!   files.rs     where replicas have their files
 //! ```
 
 mod cases;
 mod chain;
 mod driven;
 mod figures;
+mod files;
 mod replica;
 pub(crate) mod terms;
 mod work;
@@ -26,5 +28,12 @@ pub(crate) fn run(wanted: &GroupArgs, args: &Args, out: &mut dyn Write) -> io::R
     if let Some(GroupProgram::Replica(replica)) = &wanted.program {
         return Ok(replica::run(replica, &mut io::stdin().lock(), out));
     }
-    choice::run(&wanted.choice, cases::CASES.iter().collect(), figures::FIGURES.iter().collect(), args, out)
+    files::set_parent(wanted.dir.as_deref())?;
+    choice::run(
+        &wanted.choice,
+        cases::CASES.iter().map(files::told).collect(),
+        figures::FIGURES.iter().collect(),
+        args,
+        out,
+    )
 }

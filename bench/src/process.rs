@@ -4,6 +4,7 @@ use core::fmt::Display;
 use core::net::Ipv4Addr;
 use std::fs;
 use std::net::TcpListener;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -24,6 +25,29 @@ pub(crate) fn say<E: Display>(what: &str) -> impl Fn(E) -> Trouble {
 pub(crate) fn next_number() -> u32 {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     NUMBER.fetch_add(1, Ordering::Relaxed)
+}
+
+/// A folder of this process's own. It goes away with this value, and all that is in it.
+#[derive(Debug)]
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    /// Makes it below another one.
+    pub(crate) fn below(parent: &Path) -> Outcome<Self> {
+        let path = parent.join(format!("weft-bench-{}-{}", std::process::id(), next_number()));
+        fs::create_dir(&path).map_err(say("making a folder"))?;
+        Ok(Self(path))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _removed = fs::remove_dir_all(&self.0);
+    }
 }
 
 /// Returns the CPU time of all threads of a process that still run.

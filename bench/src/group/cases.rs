@@ -10,11 +10,16 @@ use crate::hog::Hog;
 use crate::process::Outcome;
 
 /// All comparisons.
-pub(super) static CASES: [Case; 16] = [
+pub(super) static CASES: [Case; 19] = [
     case("group/write-1k", Quantity::Micros, DRIVEN, |_, _| beside_all(write(1024))),
     case("group/copy-1k", Quantity::Micros, DRIVEN, |_, _| beside_all(work(Kind::Copy, 1024))),
     case("group/swap", Quantity::Micros, DRIVEN, |_, _| beside_all(work(Kind::Swap, 8))),
     case("group/flush", Quantity::Micros, DRIVEN, |_, _| beside_all(work(Kind::Flush, 1024))),
+    case("group/file-flush-1k", Quantity::Micros, DRIVEN, |_, _| beside_all(flush(1024))),
+    case("group/file-flush-64k", Quantity::Micros, DRIVEN, |_, _| beside_all(flush(1 << 16))),
+    case("group/file-write-flush-1k", Quantity::Micros, DRIVEN, |_, _| {
+        beside_all(work(Kind::Persist, 1024).on_files())
+    }),
     case("group/rate-1k", Quantity::Rate, FASTER, |_, _| beside_all(write(1024).deep(16))),
     case("group/stream-64k", Quantity::Throughput, FASTER, |_, _| beside_all(write(1 << 16).deep(8))),
     case("group/stream-64k-hops", Quantity::Throughput, ONE_HOP, |_, _| {
@@ -61,6 +66,10 @@ const fn work(kind: Kind, size: usize) -> Work {
 
 const fn write(size: usize) -> Work {
     work(Kind::Write, size)
+}
+
+const fn flush(size: usize) -> Work {
+    work(Kind::Flush, size).on_files()
 }
 
 /// So many sessions, each with an operation at a time.

@@ -7,12 +7,13 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use weft_group::{Session, Terms};
+use weft_group::{Durability, Session, Terms};
 use weft_rnic::{CmEvent, Config, ConnParam, Device, EventChannel, Ground, Progress, Qp, Stag};
 
+use super::files;
 use super::terms::Mode;
 use crate::case::Trouble;
-use crate::process::{Outcome, say};
+use crate::process::{Folder, Outcome, say};
 
 /// What a chain is like.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +27,8 @@ pub(super) struct Plan {
     /// The longest write of one slot.
     pub(super) piece: u32,
     pub(super) sessions: usize,
+    /// The memory of each replica has a file.
+    pub(super) has_files: bool,
     /// The replica, if any, whose program computes for 1 ms of each 2 ms.
     pub(super) busy: Option<usize>,
 }
@@ -36,6 +39,7 @@ pub(super) struct Chain {
     programs: Vec<Program>,
     _events: EventChannel,
     _device: Device,
+    _files: Option<Folder>,
 }
 
 /// The program of a replica. It ends with this value.
@@ -63,8 +67,9 @@ pub(super) struct Usages {
 
 impl Chain {
     pub(super) fn start(plan: &Plan) -> Outcome<Self> {
-        let mut programs =
-            (0..plan.replicas).map(|index| Program::start(plan, index)).collect::<Outcome<Vec<_>>>()?;
+        let files = plan.has_files.then(files::folder).transpose()?;
+        let start = |index| Program::start(plan, index, files.as_ref());
+        let mut programs = (0..plan.replicas).map(start).collect::<Outcome<Vec<_>>>()?;
         // The client's thread drives its device, and sleeps nowhere.
         let config = Config { progress: Progress::Manual, ..Config::host(Ipv4Addr::LOCALHOST.into(), 99) };
         let device = Device::open(Ground::Host, config).map_err(say("opening a device"))?;
@@ -73,7 +78,7 @@ impl Chain {
         for number in 0..plan.sessions {
             sessions.push(open(plan, &device, &events, &mut programs, number as u64 + 1)?);
         }
-        Ok(Self { sessions, programs, _events: events, _device: device })
+        Ok(Self { sessions, programs, _events: events, _device: device, _files: files })
     }
 
     /// Has all programs do what a line says, at the same time, and returns their answers.
@@ -133,7 +138,7 @@ fn open(
         piece: plan.piece,
         epoch: 1,
         session: number,
-        durability: weft_group::Durability::Volatile,
+        durability: if plan.has_files { Durability::File } else { Durability::Volatile },
     };
     let mut session = Session::new(device, terms).map_err(say("making a session"))?;
     let mut stags = Vec::new();
@@ -171,7 +176,7 @@ fn connect(device: &Device, events: &EventChannel, qp: &Qp, address: SocketAddr)
 }
 
 impl Program {
-    fn start(plan: &Plan, index: usize) -> Outcome<Self> {
+    fn start(plan: &Plan, index: usize, files: Option<&Folder>) -> Outcome<Self> {
         let own = std::env::current_exe().map_err(say("finding this program"))?;
         let mut command = Command::new(own);
         command.args(["bench", "group", "replica", "--mode", plan.mode.name()]);
@@ -183,6 +188,9 @@ impl Program {
             ("--sessions", plan.sessions),
         ] {
             command.arg(name).arg(value.to_string());
+        }
+        if let Some(files) = files {
+            command.arg("--file").arg(files.path().join(index.to_string()));
         }
         if plan.busy == Some(index) {
             command.arg("--busy");

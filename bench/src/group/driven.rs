@@ -3,7 +3,10 @@
 //! It has the same connections, messages and memory as a replica whose device does it, and does the same in the same
 //! order.
 
+use std::fs::File;
 use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -22,6 +25,8 @@ use crate::process::{Outcome, say};
 pub(super) struct Driven {
     shape: Shape,
     memory: Arc<Region>,
+    /// The file of the memory, which the program writes by itself.
+    file: Option<File>,
     pub(super) inward: Qp,
     pub(super) outward: Qp,
     inbox: Cq,
@@ -41,7 +46,13 @@ pub(super) struct Driven {
 struct Block<'a>(&'a [u8]);
 
 impl Driven {
-    pub(super) fn new(device: &Device, memory: &Arc<Region>, shape: Shape) -> Outcome<Self> {
+    pub(super) fn new(
+        device: &Device,
+        memory: &Arc<Region>,
+        shape: Shape,
+        file: Option<&Path>,
+    ) -> Outcome<Self> {
+        let open = |path| File::options().write(true).open(path).map_err(say("the file of a replica"));
         let pd = device.alloc_pd();
         let part = || Region::part(memory, shape.range.clone()).ok_or("a range").map_err(say("registering"));
         let data_in = pd.register_at(part()?, Access::LOCAL_WRITE | Access::REMOTE_WRITE, 0);
@@ -63,6 +74,7 @@ impl Driven {
         let (inward, outward) = (create(capacity(1, shape.window))?, create(capacity(2 * shape.window, 1))?);
         Ok(Self {
             memory: Arc::clone(memory),
+            file: file.map(open).transpose()?,
             inward,
             outward,
             inbox,
@@ -155,6 +167,9 @@ impl Driven {
             let found = found.ok_or("out of bounds").map_err(say("a swap"))?;
             self.messages.write(at + cell, &found.to_le_bytes()).map_err(say("writing a message"))?;
         }
+        if block.has(2, SYNC) {
+            self.sync(block.place(64), block.length(72) as usize)?;
+        }
         let rest = u32::try_from(len - BLOCK).unwrap_or(u32::MAX);
         let sges = [self.messages.sge(at + BLOCK, rest)];
         let send = SendWr { data: Data::Sges(&sges), ..SendWr::new(SendOpcode::Send) };
@@ -169,6 +184,15 @@ impl Driven {
         let is_copied =
             self.memory.copy_out(start + from, &mut octets) && self.memory.copy_in(start + to, &octets);
         is_copied.then_some(()).ok_or("out of bounds").map_err(say("a copy"))
+    }
+
+    fn sync(&self, at: usize, len: usize) -> Outcome<()> {
+        let Some(file) = &self.file else { return Ok(()) };
+        let mut octets = vec![0; len];
+        let at = self.shape.range.start + at;
+        let is_read = self.memory.copy_out(at, &mut octets);
+        is_read.then_some(()).ok_or("out of bounds").map_err(say("a flush"))?;
+        file.write_all_at(&octets, at as u64).and_then(|()| file.sync_data()).map_err(say("a flush"))
     }
 
     fn post(&self, slot: u64) -> Outcome<()> {
@@ -240,6 +264,7 @@ const BLOCK: usize = 96;
 const READ: u8 = 0x04;
 const COMPARE_SWAP: u8 = 0x07;
 const WRITE: u8 = 0x03;
+const SYNC: u8 = 0x0C;
 const HALF: Duration = Duration::from_millis(1);
 /// How long a program sleeps that has no turn.
 const REST: Duration = Duration::from_millis(2);

@@ -102,6 +102,7 @@ const RATES: &[Line] = &[
     line("gMEMCPY", Quantity::Rate, || all(work(Kind::Copy, 1024).deep(16))),
     line("gCAS", Quantity::Rate, || all(work(Kind::Swap, 8).deep(16))),
     line("gFLUSH of memory", Quantity::Rate, || all(work(Kind::Flush, 1024).deep(16))),
+    line("gFLUSH of files", Quantity::Rate, || all(work(Kind::Flush, 1024).on_files().deep(16))),
 ];
 
 const LATENCIES: &[Line] = &[
@@ -118,6 +119,8 @@ const LATENCIES: &[Line] = &[
     line("gCAS, p99", Quantity::Measured, || all(work(Kind::Swap, 8).gauge(P99))),
     line("gFLUSH of memory, p50", Quantity::Measured, || all(work(Kind::Flush, 1024).gauge(P50))),
     line("gFLUSH of memory, p99", Quantity::Measured, || all(work(Kind::Flush, 1024).gauge(P99))),
+    line("gFLUSH of files, p50", Quantity::Measured, || all(work(Kind::Flush, 1024).on_files().gauge(P50))),
+    line("gFLUSH of files, p99", Quantity::Measured, || all(work(Kind::Flush, 1024).on_files().gauge(P99))),
 ];
 
 const CPU: &[Line] = &[

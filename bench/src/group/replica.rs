@@ -5,13 +5,15 @@
 //!   tail               waits for the client's connection, begins     ready
 //!   next ADDR STAG     connects to the next replica, begins          ready
 //!   up                 waits for the predecessor's connection        up
-//!   digest             reads the memory of all sessions              digest CRC32C
+//!   digest             reads the memory of all sessions, and that    digest CRC32C
+//!                      the file has the same
 //!   refill             posts all slots again                         filled
 //!   go                 a turn begins: programs may spin and compute  gone
 //!   rest               it has ended                                  rests
 //! ```
 
 use core::net::{Ipv4Addr, SocketAddr};
+use std::fs::File;
 use std::io::{BufRead, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -70,7 +72,14 @@ impl Program {
         let device = Device::open(Ground::Host, config).map_err(say("opening a device"))?;
         let events = device.create_event_channel().map_err(say("making a channel"))?;
         let listener = device.listen(&events, 0).map_err(say("listening"))?;
-        let memory = Region::owned(args.len * args.sessions).ok_or("no memory").map_err(say("a region"))?;
+        let len = args.len * args.sessions;
+        let memory = match &args.file {
+            None => Region::owned(len).ok_or("no memory").map_err(say("a region"))?,
+            Some(path) => {
+                let file = File::options().read(true).write(true).create(true).truncate(false).open(path);
+                file.and_then(|file| Region::on_file(file, len)).map_err(say("the file of a replica"))?
+            }
+        };
         Ok(Self {
             args: args.clone(),
             device,
@@ -132,7 +141,7 @@ impl Program {
             range: start..start + self.args.len,
         };
         let stag = if self.args.mode.is_driven() {
-            let driven = Driven::new(&self.device, &self.memory, shape)?;
+            let driven = Driven::new(&self.device, &self.memory, shape, self.args.file.as_deref())?;
             let stag = driven.data_in.rkey();
             self.driven = Some(driven);
             stag
@@ -206,6 +215,12 @@ impl Program {
             let is_read = self.memory.copy_out(session * self.args.len, &mut octets);
             is_read.then_some(()).ok_or("out of bounds").map_err(say("reading a range"))?;
             crc = crc32c::crc32c_append(crc, &octets);
+        }
+        if let Some(path) = &self.args.file {
+            let kept = std::fs::read(path).map_err(say("reading the file of a replica"))?;
+            if crc32c::crc32c(&kept) != crc {
+                return Ok("file differs".to_owned());
+            }
         }
         Ok(format!("digest {crc:08x}"))
     }

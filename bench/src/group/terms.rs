@@ -1,5 +1,7 @@
 //! What the program of a replica is told.
 
+use std::path::PathBuf;
+
 use clap::{Args, ValueEnum};
 
 /// A replica of a chain. The benchmark starts it, and tells it by lines what to do.
@@ -23,6 +25,9 @@ pub(crate) struct ReplicaArgs {
     /// Who does the work of an operation
     #[arg(long, value_enum)]
     pub(crate) mode: Mode,
+    /// The file of its memory
+    #[arg(long)]
+    pub(crate) file: Option<PathBuf>,
     /// The program computes for 1 ms of each 2 ms
     #[arg(long)]
     pub(crate) busy: bool,

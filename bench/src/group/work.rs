@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use weft_group::{Done, OpError, OpId, Replicas, Session, SessionError};
+use weft_group::{Done, Op, OpError, OpId, Replicas, Session, SessionError};
 
 use super::chain::{Chain, Plan, Usages};
 use super::terms::Mode;
@@ -18,6 +18,8 @@ pub(super) enum Kind {
     Copy,
     Swap,
     Flush,
+    /// A write with its flush, in one pass.
+    Persist,
 }
 
 /// The figure of a turn.
@@ -70,7 +72,16 @@ pub(super) struct Client {
 
 impl Work {
     pub(super) const fn new(mode: Mode, kind: Kind, size: usize) -> Self {
-        let plan = Plan { mode, replicas: 3, window: 128, len: LEN, piece: 1 << 16, sessions: 1, busy: None };
+        let plan = Plan {
+            mode,
+            replicas: 3,
+            window: 128,
+            len: LEN,
+            piece: 1 << 16,
+            sessions: 1,
+            has_files: false,
+            busy: None,
+        };
         Self { plan, kind, size, depth: 1, gauge: Gauge::Time, is_preferred: false }
     }
 
@@ -91,6 +102,11 @@ impl Work {
     /// Returns the same work with a program that computes half of the time, at this replica.
     pub(super) const fn busy(self, index: usize) -> Self {
         Self { plan: Plan { busy: Some(index), ..self.plan }, ..self }
+    }
+
+    /// Returns the same work with replicas whose memory has a file.
+    pub(super) const fn on_files(self) -> Self {
+        Self { plan: Plan { has_files: true, ..self.plan }, ..self }
     }
 
     /// Returns the same work with so many operations under way.
@@ -120,17 +136,26 @@ impl Client {
         if self.work.plan.mode == Mode::Refilled { self.work.plan.window.into() } else { most }
     }
 
+    /// Writes what a round of flushes makes durable, so that each has something to do.
+    fn prepare(&mut self) -> Outcome<()> {
+        let write = Work { kind: Kind::Write, gauge: Gauge::Time, ..self.work };
+        if self.work.is_prepared() { self.carry_out(write) } else { Ok(()) }
+    }
+
     fn round(&mut self) -> Outcome<()> {
-        let count = self.round;
-        let sessions = self.chain.sessions.len();
-        for index in 0..sessions {
-            let (first, work) = (self.done, self.work);
+        self.carry_out(self.work)?;
+        if self.work.plan.mode == Mode::Refilled {
+            self.refill()?;
+        }
+        Ok(())
+    }
+
+    fn carry_out(&mut self, work: Work) -> Outcome<()> {
+        let (first, count) = (self.done, self.round);
+        for index in 0..self.chain.sessions.len() {
             let session = &mut self.chain.sessions[index];
             let times = matches!(work.gauge, Gauge::Percentile(_)).then_some(&mut self.micros);
             run(session, &work, &self.source, first..first + count, times)?;
-        }
-        if self.work.plan.mode == Mode::Refilled {
-            self.refill()?;
         }
         Ok(())
     }
@@ -157,7 +182,8 @@ impl Client {
         match answers.iter().position(|answer| *answer != wanted) {
             None => Ok(()),
             Some(index) => {
-                Err(Trouble::failed(format!("replica {index} has other octets than were written")))
+                let answer = &answers[index];
+                Err(Trouble::failed(format!("replica {index} has other octets than were written: {answer}")))
             }
         }
     }
@@ -188,6 +214,7 @@ impl Side for Client {
         self.refilling = Duration::ZERO;
         self.chain.ask_all("go")?;
         while watch.goes_on() {
+            self.prepare()?;
             // Programs that have just answered a line go back to sleep.
             std::thread::sleep(SETTLED);
             let before = self.chain.usages()?;
@@ -219,6 +246,11 @@ impl Work {
         }
     }
 
+    /// Returns true if each round has writes in front of it, untimed.
+    const fn is_prepared(&self) -> bool {
+        matches!(self.kind, Kind::Flush) && self.plan.has_files
+    }
+
     /// Returns where operation `number` begins. Those under way at the same time do not touch each other.
     fn place(&self, number: u64) -> usize {
         let step = if self.kind == Kind::Swap { 8 } else { self.size.next_multiple_of(8).max(8) };
@@ -228,6 +260,7 @@ impl Work {
 
     fn begin(&self, session: &mut Session, source: &[u8], number: u64) -> Result<OpId, SessionError> {
         let at = self.place(number);
+        let range = at as u64..(at + self.size) as u64;
         match self.kind {
             Kind::Write => session.write(at as u64, self.written(source, number)),
             Kind::Copy => {
@@ -238,14 +271,23 @@ impl Work {
                 let lap = self.lap(number);
                 session.compare_swap(at as u64, lap, lap + 1, Replicas::ALL)
             }
-            Kind::Flush => session.flush(at as u64..(at + self.size) as u64),
+            Kind::Flush => session.flush(range),
+            Kind::Persist => {
+                let op = Op { write: Some(range.clone()), flush: Some(range), ..Op::default() };
+                session.submit(&op, self.written(source, number))
+            }
         }
     }
 
     fn apply(&self, number: u64, source: &[u8], model: &mut [u8]) {
         let at = self.place(number);
         match self.kind {
-            Kind::Write => model[at..at + self.size].copy_from_slice(self.written(source, number)),
+            Kind::Write | Kind::Persist => {
+                model[at..at + self.size].copy_from_slice(self.written(source, number));
+            }
+            Kind::Flush if self.is_prepared() => {
+                model[at..at + self.size].copy_from_slice(self.written(source, number));
+            }
             Kind::Copy => model.copy_within(at..at + self.size, at + self.plan.len / 2),
             Kind::Swap => model[at..at + 8].copy_from_slice(&(self.lap(number) + 1).to_ne_bytes()),
             Kind::Flush => {}

@@ -2,21 +2,19 @@
 
 use core::net::Ipv4Addr;
 use std::ffi::OsStr;
-use std::fs;
 use std::net::TcpStream;
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::carrier::Carrier;
 use crate::case::Trouble;
-use crate::process::{Outcome, free_port, next_number, say};
+use crate::process::{Folder, Outcome, free_port, say};
 
 /// A server that ends with this value, and its folder.
 pub(super) struct Server {
     child: Child,
     port: u16,
-    folder: PathBuf,
+    _folder: Folder,
 }
 
 impl Server {
@@ -29,15 +27,14 @@ impl Server {
         find(program)?;
         let hosts = carrier.hosts();
         let address = hosts.address(true);
-        let folder =
-            std::env::temp_dir().join(format!("weft-bench-{}-{}", std::process::id(), next_number()));
-        fs::create_dir(&folder).map_err(say("making a folder"))?;
+        let folder = Folder::below(&std::env::temp_dir())?;
         let port = hosts.at_servers(|| free_port(address))??;
         let mut command = carrier.command(true, OsStr::new(program))?;
-        command.args(arguments(port, &folder.display().to_string()).map_err(say("preparing a server"))?);
+        command
+            .args(arguments(port, &folder.path().display().to_string()).map_err(say("preparing a server"))?);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().map_err(say(program))?;
-        let mut server = Self { child, port, folder };
+        let mut server = Self { child, port, _folder: folder };
         hosts.at_servers(|| server.wait(address))??;
         Ok(server)
     }
@@ -71,7 +68,6 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ended = self.child.kill();
         let _status = self.child.wait();
-        let _removed = fs::remove_dir_all(&self.folder);
     }
 }
 
