@@ -6,6 +6,7 @@
 //!   chain.rs     replicas, each a process, and what their threads use
 //!   replica.rs   the program of a replica; driven.rs: one that does the work by itself
 //!   files.rs     where replicas have their files
+//!   members.rs   replicas as users start them; ycsb.rs: a database at them
 //! ```
 
 mod cases;
@@ -13,9 +14,11 @@ mod chain;
 mod driven;
 mod figures;
 mod files;
+mod members;
 mod replica;
 pub(crate) mod terms;
 mod work;
+mod ycsb;
 
 use std::io::{self, Write};
 

@@ -13,10 +13,10 @@
 //! of ours counts only if the daemon has seen the octets go through rings.
 
 mod between;
-mod carrier;
+pub(crate) mod carrier;
 mod cases;
 mod compatibility;
-mod daemon;
+pub(crate) mod daemon;
 mod derived;
 mod end;
 mod figures;
@@ -33,7 +33,7 @@ mod redis;
 mod ring;
 mod rpc;
 mod rstream;
-mod server;
+pub(crate) mod server;
 mod several;
 mod tables;
 mod talk;

@@ -2,23 +2,26 @@
 
 use std::thread::available_parallelism;
 
+use weft_group::Topology;
+
 use super::chain::Plan;
 use super::terms::Mode;
 use super::work::{Gauge, Kind, Work};
+use super::ycsb::{self, Home, Workload};
 use crate::case::{Case, Effort, Quantity, Reference, Side, Sides, Target, Trouble};
 use crate::hog::Hog;
 use crate::process::Outcome;
 
 /// All comparisons.
-pub(super) static CASES: [Case; 19] = [
+pub(super) static CASES: [Case; 27] = [
     case("group/write-1k", Quantity::Micros, DRIVEN, |_, _| beside_all(write(1024))),
     case("group/copy-1k", Quantity::Micros, DRIVEN, |_, _| beside_all(work(Kind::Copy, 1024))),
     case("group/swap", Quantity::Micros, DRIVEN, |_, _| beside_all(work(Kind::Swap, 8))),
     case("group/flush", Quantity::Micros, DRIVEN, |_, _| beside_all(work(Kind::Flush, 1024))),
-    case("group/file-flush-1k", Quantity::Micros, DRIVEN, |_, _| beside_all(flush(1024))),
-    case("group/file-flush-64k", Quantity::Micros, DRIVEN, |_, _| beside_all(flush(1 << 16))),
-    case("group/file-write-flush-1k", Quantity::Micros, DRIVEN, |_, _| {
-        beside_all(work(Kind::Persist, 1024).on_files())
+    case("group/file-flush-1k", Quantity::Micros, SYNCING, |_, _| beside_syncing(flush(1024))),
+    case("group/file-flush-64k", Quantity::Micros, SYNCING, |_, _| beside_syncing(flush(1 << 16))),
+    case("group/file-write-flush-1k", Quantity::Micros, SYNCING, |_, _| {
+        beside_syncing(work(Kind::Persist, 1024).on_files())
     }),
     case("group/rate-1k", Quantity::Rate, FASTER, |_, _| beside_all(write(1024).deep(16))),
     case("group/stream-64k", Quantity::Throughput, FASTER, |_, _| beside_all(write(1 << 16).deep(8))),
@@ -51,6 +54,14 @@ pub(super) static CASES: [Case; 19] = [
     case("group/all-cpu-100-sessions", Quantity::Measured, &[at_most(0.7)], |_, _| {
         beside_sleep(tenants(100), Work::start)
     }),
+    case("group/ycsb-a-files", Quantity::Frequency, LOCAL, |_, _| on_files(ycsb::A)),
+    case("group/ycsb-b-files", Quantity::Frequency, LOCAL, |_, _| on_files(ycsb::B)),
+    case("group/ycsb-c-files", Quantity::Frequency, LOCAL, |_, _| on_files(ycsb::C)),
+    case("group/ycsb-f-files", Quantity::Frequency, LOCAL, |_, _| on_files(ycsb::F)),
+    case("group/ycsb-a-memory", Quantity::Frequency, IN_MEMORY, |_, _| in_memory(ycsb::A)),
+    case("group/ycsb-b-memory", Quantity::Frequency, IN_MEMORY, |_, _| in_memory(ycsb::B)),
+    case("group/ycsb-c-memory", Quantity::Frequency, IN_MEMORY, |_, _| in_memory(ycsb::C)),
+    case("group/ycsb-f-memory", Quantity::Frequency, IN_MEMORY, |_, _| in_memory(ycsb::F)),
 ];
 
 /// Makes the sides of a case.
@@ -84,6 +95,13 @@ fn beside_all(work: Work) -> Outcome<Sides> {
     Ok(Sides { ours: work.start()?, references: references.into_iter().collect::<Outcome<_>>()? })
 }
 
+/// Returns the work beside the same with replicas whose program syncs a file, in the order of [`SYNCING`]. A disk takes
+/// longer than any way to wait for a message.
+fn beside_syncing(work: Work) -> Outcome<Sides> {
+    let references = [Mode::Sleep, Mode::Poll].map(|mode| work.with(mode).start());
+    Ok(Sides { ours: work.start()?, references: references.into_iter().collect::<Outcome<_>>()? })
+}
+
 /// Returns the work beside the same with replicas whose program sleeps.
 fn beside_sleep(work: Work, start: fn(Work) -> Outcome<Box<dyn Side>>) -> Outcome<Sides> {
     Ok(Sides { ours: start(work)?, references: vec![start(work.with(Mode::Sleep))?] })
@@ -95,6 +113,19 @@ fn with_hogs(work: Work) -> Outcome<Box<dyn Side>> {
     Ok((0..4 * cores).fold(work.start()?, |side, _| Hog::beside(side)))
 }
 
+/// Returns a database at a fan of three replicas with files, in the order of [`LOCAL`].
+fn on_files(workload: Workload) -> Outcome<Sides> {
+    let group = |topology| ycsb::start(workload, Home::Group { topology, has_files: true });
+    let local = ycsb::start(workload, Home::Local { has_file: true })?;
+    Ok(Sides { ours: group(Topology::Fan)?, references: vec![local, group(Topology::Chain)?] })
+}
+
+/// Returns a database at a chain of three replicas, beside one in memory.
+fn in_memory(workload: Workload) -> Outcome<Sides> {
+    let ours = ycsb::start(workload, Home::Group { topology: Topology::Chain, has_files: false })?;
+    Ok(Sides { ours, references: vec![ycsb::start(workload, Home::Local { has_file: false })?] })
+}
+
 const fn at_most(bound: f64) -> Reference {
     Reference::with_target(SLEEPING, Target::RatioAtMost(bound))
 }
@@ -104,8 +135,15 @@ const SLEEPING: &str = "driven, sleeping";
 const POLL: Reference = Reference::shown("driven, in poll(2)");
 const SPIN: Reference = Reference::shown("driven, spinning");
 const DRIVEN: &[Reference] = &[at_most(1.0), POLL, SPIN];
+const SYNCING: &[Reference] = &[at_most(1.0), POLL];
 const FASTER: &[Reference] = &[Reference::with_target(SLEEPING, Target::RatioAtLeast(1.0)), POLL, SPIN];
 /// Not everybody may give a thread real-time priority.
 const FIFO: &[Reference] = &[Reference { is_optional: true, ..at_most(0.1) }];
 const NO_SWITCH: &[Reference] = &[Reference::with_target(SLEEPING, Target::ValueAtMost(0.0))];
 const ONE_HOP: &[Reference] = &[Reference::shown("a single replica")];
+/// A database in a file of its own, and one at a chain instead of a fan.
+const LOCAL: &[Reference] = &[
+    Reference::with_target("redb in one file", Target::RatioAtLeast(0.3)),
+    Reference::shown("a chain with files"),
+];
+const IN_MEMORY: &[Reference] = &[Reference::shown("redb in memory")];

@@ -13,7 +13,7 @@ use crate::process::Outcome;
 
 /// What carries the octets of programs, and between which hosts.
 #[derive(Clone)]
-pub(super) struct Carrier {
+pub(crate) struct Carrier {
     hosts: Hosts,
     /// The library; without it the octets go by the kernel's sockets.
     library: Option<Library>,
@@ -40,7 +40,7 @@ pub(super) fn compare(
 
 impl Carrier {
     /// The kernel's sockets, inside this host.
-    pub(super) const KERNEL: Self = Self { hosts: Hosts::One, library: None };
+    pub(crate) const KERNEL: Self = Self { hosts: Hosts::One, library: None };
 
     /// Returns the kernel's sockets, between two hosts.
     pub(super) fn kernel_between() -> Outcome<Self> {

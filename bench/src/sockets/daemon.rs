@@ -167,7 +167,7 @@ pub(super) fn weft() -> Outcome<Command> {
 }
 
 /// Returns the path of this very program.
-pub(super) fn own_program() -> Outcome<std::path::PathBuf> {
+pub(crate) fn own_program() -> Outcome<std::path::PathBuf> {
     std::env::current_exe().map_err(say("finding this program"))
 }
 

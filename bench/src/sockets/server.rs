@@ -3,6 +3,7 @@
 use core::net::Ipv4Addr;
 use std::ffi::OsStr;
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,7 @@ use crate::case::Trouble;
 use crate::process::{Folder, Outcome, free_port, say};
 
 /// A server that ends with this value, and its folder.
-pub(super) struct Server {
+pub(crate) struct Server {
     child: Child,
     port: u16,
     _folder: Folder,
@@ -24,10 +25,20 @@ impl Server {
         program: &str,
         arguments: impl Fn(u16, &str) -> std::io::Result<Vec<String>>,
     ) -> Outcome<Self> {
+        Self::start_in(&std::env::temp_dir(), carrier, program, arguments)
+    }
+
+    /// The same with a folder below another one.
+    pub(crate) fn start_in(
+        parent: &Path,
+        carrier: &Carrier,
+        program: &str,
+        arguments: impl Fn(u16, &str) -> std::io::Result<Vec<String>>,
+    ) -> Outcome<Self> {
         find(program)?;
         let hosts = carrier.hosts();
         let address = hosts.address(true);
-        let folder = Folder::below(&std::env::temp_dir())?;
+        let folder = Folder::below(parent)?;
         let port = hosts.at_servers(|| free_port(address))??;
         let mut command = carrier.command(true, OsStr::new(program))?;
         command
@@ -39,11 +50,11 @@ impl Server {
         Ok(server)
     }
 
-    pub(super) fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    pub(super) const fn port(&self) -> u16 {
+    pub(crate) const fn port(&self) -> u16 {
         self.port
     }
 

@@ -62,6 +62,15 @@ fn figures_of_programs_on_sockets_are_listed_and_printed() {
 }
 
 #[test]
+fn rows_of_groups_are_listed() {
+    let list = run("bench group --list");
+    assert_eq!((list.status, list.stderr.len()), (0, 0), "{list:?}");
+    for name in ["group/write-1k ", "group/file-flush-1k", "group/ycsb-f-files", "--figure latency "] {
+        assert!(list.stdout.iter().any(|line| line.starts_with(name)), "{name}: {list:?}");
+    }
+}
+
+#[test]
 fn arguments_that_make_no_sense_are_named() {
     for (line, what) in [
         ("bench --only nothing-like-that", "no case has nothing-like-that in its name"),
@@ -71,6 +80,7 @@ fn arguments_that_make_no_sense_are_named() {
         ("bench sockets --figure nothing", "there is no figure nothing"),
         ("bench sockets --figure s1-t2 --update /nowhere/at/all", "cannot read /nowhere/at/all"),
         ("bench sockets --only nothing", "no case has nothing in its name"),
+        ("bench group --only swap --dir /nowhere/at/all", "--dir: there is no folder /nowhere/at/all"),
         ("bench sockets --turn 0", "--turn"),
         ("bench run --op fly", "--op"),
         ("bench run --size 7", "--size"),
