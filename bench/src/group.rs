@@ -6,7 +6,7 @@
 //!   chain.rs     replicas, each a process, and what their threads use
 //!   replica.rs   the program of a replica; driven.rs: one that does the work by itself
 //!   files.rs     where replicas have their files
-//!   members.rs   replicas as users start them; ycsb.rs: a database at them
+//!   members.rs   replicas as users start them; ycsb.rs, redis.rs: databases at them
 //! ```
 
 mod cases;
@@ -15,6 +15,7 @@ mod driven;
 mod figures;
 mod files;
 mod members;
+mod redis;
 mod replica;
 pub(crate) mod terms;
 mod work;

@@ -5,6 +5,7 @@ use std::thread::available_parallelism;
 use weft_group::Topology;
 
 use super::chain::Plan;
+use super::redis::{self, Asking};
 use super::terms::Mode;
 use super::work::{Gauge, Kind, Work};
 use super::ycsb::{self, Home, Workload};
@@ -13,7 +14,7 @@ use crate::hog::Hog;
 use crate::process::Outcome;
 
 /// All comparisons.
-pub(super) static CASES: [Case; 27] = [
+pub(super) static CASES: [Case; 30] = [
     case("group/write-1k", Quantity::Micros, DRIVEN, |_, _| beside_all(write(1024))),
     case("group/copy-1k", Quantity::Micros, DRIVEN, |_, _| beside_all(work(Kind::Copy, 1024))),
     case("group/swap", Quantity::Micros, DRIVEN, |_, _| beside_all(work(Kind::Swap, 8))),
@@ -62,6 +63,9 @@ pub(super) static CASES: [Case; 27] = [
     case("group/ycsb-b-memory", Quantity::Frequency, IN_MEMORY, |_, _| in_memory(ycsb::B)),
     case("group/ycsb-c-memory", Quantity::Frequency, IN_MEMORY, |_, _| in_memory(ycsb::C)),
     case("group/ycsb-f-memory", Quantity::Frequency, IN_MEMORY, |_, _| in_memory(ycsb::F)),
+    case("group/kv-files-get", Quantity::Frequency, REDIS, |_, _| beside_redis(Asking::Test("get"))),
+    case("group/kv-files-set", Quantity::Frequency, REDIS, |_, _| beside_redis(Asking::Test("set"))),
+    case("group/kv-files-set-wait", Quantity::Frequency, REDIS_WAIT, |_, _| beside_redis(Asking::Kept)),
 ];
 
 /// Makes the sides of a case.
@@ -126,6 +130,11 @@ fn in_memory(workload: Workload) -> Outcome<Sides> {
     Ok(Sides { ours, references: vec![ycsb::start(workload, Home::Local { has_file: false })?] })
 }
 
+/// Returns a database at a fan of three replicas with files, beside Redis with two replicas.
+fn beside_redis(asking: Asking) -> Outcome<Sides> {
+    Ok(Sides { ours: redis::ours(asking)?, references: vec![redis::redis(asking)?] })
+}
+
 const fn at_most(bound: f64) -> Reference {
     Reference::with_target(SLEEPING, Target::RatioAtMost(bound))
 }
@@ -147,3 +156,10 @@ const LOCAL: &[Reference] = &[
     Reference::shown("a chain with files"),
 ];
 const IN_MEMORY: &[Reference] = &[Reference::shown("redb in memory")];
+/// Redis need not be installed. Its replicas may be behind, unless each change has a WAIT.
+const REDIS: &[Reference] = &[optional("Redis, appendfsync always")];
+const REDIS_WAIT: &[Reference] = &[optional("Redis, the same, WAIT 2")];
+
+const fn optional(name: &'static str) -> Reference {
+    Reference { is_optional: true, ..Reference::shown(name) }
+}

@@ -41,6 +41,16 @@ impl Members {
         self.members().into_iter().map(open).collect()
     }
 
+    /// Returns their addresses with commas between them.
+    pub(super) fn addresses(&self) -> String {
+        let all: Vec<String> = self.0.iter().map(|server| address(server.port()).to_string()).collect();
+        all.join(",")
+    }
+
+    pub(super) fn into_servers(self) -> Vec<Server> {
+        self.0
+    }
+
     /// Returns the CPU time that they have used.
     pub(super) fn cpu(&self) -> Outcome<Duration> {
         self.0.iter().map(|server| cpu_of(server.id())).sum()
@@ -53,7 +63,7 @@ impl Members {
 }
 
 /// Returns a port of this host.
-fn address(port: u16) -> SocketAddr {
+pub(super) fn address(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
 }
 

@@ -269,7 +269,7 @@ fn latency(column: Column) -> Compared {
 }
 
 fn redis(connections: u64, column: Column, carrier: &Carrier) -> Outcome<Box<dyn Side>> {
-    Redis { connections, pipeline: 1, column }.start(carrier)
+    Redis { connections, pipeline: 1, test: "get", column }.start(carrier)
 }
 
 fn boxed(talk: Talk, carrier: &Carrier) -> Outcome<Box<dyn Side>> {

@@ -222,7 +222,7 @@ fn idle() -> Outcome<Sides> {
 }
 
 fn redis(connections: u64, pipeline: u64, carrier: &Carrier) -> Outcome<Box<dyn Side>> {
-    Redis { connections, pipeline, column: Column::Rate }.start(carrier)
+    Redis { connections, pipeline, test: "get", column: Column::Rate }.start(carrier)
 }
 
 /// Returns a program under the library and the same one without it.

@@ -9,32 +9,37 @@ use crate::case::{Effort, Sample, Side, Trouble};
 use crate::process::{Outcome, cpu_of, cpu_of_children, say};
 
 /// A program that loads a server.
-pub(super) trait Client {
+pub(crate) trait Client {
     /// Runs the program for so many requests, or for a time, as it can be told.
     fn run(&self, carrier: &Carrier, port: u16, work: Work) -> Outcome<Run>;
+
+    /// Returns the requests of a turn at least.
+    fn least(&self) -> u64 {
+        FIRST
+    }
 }
 
 /// How much a client does.
 #[derive(Clone, Copy)]
-pub(super) struct Work {
-    pub(super) requests: u64,
-    pub(super) turn: Duration,
+pub(crate) struct Work {
+    pub(crate) requests: u64,
+    pub(crate) turn: Duration,
 }
 
 /// The result of a client's run.
-pub(super) struct Run {
-    pub(super) transfers: u64,
-    pub(super) wall: Duration,
+pub(crate) struct Run {
+    pub(crate) transfers: u64,
+    pub(crate) wall: Duration,
     /// The time of all requests, which differs from `wall` if that is made of latencies.
-    pub(super) time: Duration,
+    pub(crate) time: Duration,
     /// Octets of the user.
-    pub(super) octets: u64,
+    pub(crate) octets: u64,
     /// Octets that have to be sent by rings, at least.
-    pub(super) by_ring: u64,
+    pub(crate) by_ring: u64,
 }
 
 /// Servers and their client, as a side of a comparison.
-pub(super) struct Load<C> {
+pub(crate) struct Load<C> {
     /// The client's server, and those behind it.
     servers: Vec<Server>,
     carrier: Carrier,
@@ -44,7 +49,7 @@ pub(super) struct Load<C> {
 }
 
 impl<C: Client + 'static> Load<C> {
-    pub(super) fn boxed(servers: Vec<Server>, carrier: &Carrier, client: C) -> Box<dyn Side> {
+    pub(crate) fn boxed(servers: Vec<Server>, carrier: &Carrier, client: C) -> Box<dyn Side> {
         Box::new(Self { servers, carrier: carrier.clone(), client, requests: 0 })
     }
 
@@ -55,11 +60,12 @@ impl<C: Client + 'static> Load<C> {
 
     /// Returns how many requests fill a turn. A short run tells too few, since connections begin slowly.
     fn fill(&self, turn: Duration) -> Outcome<u64> {
-        let mut requests = FIRST;
+        let least = self.client.least();
+        let mut requests = least;
         loop {
             let Run { transfers, time, .. } = self.run(Work { requests, turn: Duration::ZERO })?;
             let wanted = u128::from(transfers) * turn.as_nanos() / time.as_nanos().max(1);
-            requests = u64::try_from(wanted).unwrap_or(FIRST).max(FIRST);
+            requests = u64::try_from(wanted).unwrap_or(least).max(least);
             if time * 2 >= turn || time >= ENOUGH {
                 return Ok(requests);
             }

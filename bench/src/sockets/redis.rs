@@ -1,4 +1,4 @@
-//! redis-server with redis-benchmark, which reads a value of 8 octets.
+//! redis-server with redis-benchmark, which reads or writes a value of 8 octets.
 
 use std::ffi::OsStr;
 use std::time::Duration;
@@ -11,17 +11,19 @@ use crate::process::Outcome;
 
 /// redis-benchmark.
 #[derive(Clone, Copy)]
-pub(super) struct Redis {
-    pub(super) connections: u64,
+pub(crate) struct Redis {
+    pub(crate) connections: u64,
     /// Requests under way on each connection.
-    pub(super) pipeline: u64,
+    pub(crate) pipeline: u64,
+    /// What it does, as `-t` has it.
+    pub(crate) test: &'static str,
     /// The figure that counts.
-    pub(super) column: Column,
+    pub(crate) column: Column,
 }
 
 /// A column of what redis-benchmark prints.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Column {
+pub(crate) enum Column {
     Rate = 1,
     Mean,
     Least,
@@ -53,7 +55,7 @@ impl Client for Redis {
         command.args(["-h", &carrier.address().to_string(), "-p", &port.to_string()]);
         command.args(["-c", &self.connections.to_string()]);
         command.args(["-P", &self.pipeline.to_string(), "-n", &requests.to_string()]);
-        command.args(["-t", "get", "-d", "8", "--csv"]);
+        command.args(["-t", self.test, "-d", "8", "--csv"]);
         let text = text_of(command)?;
         let last = text.lines().last().unwrap_or_default();
         let cell = |column: Column| -> Option<f64> {
@@ -73,5 +75,5 @@ impl Client for Redis {
     }
 }
 
-/// Octets of `GET key:__rand_int__` and its answer.
+/// Octets of `GET key:__rand_int__` and its answer, which are fewer than those of a SET.
 const OCTETS: u64 = 36 + 14;

@@ -83,7 +83,7 @@ impl Drop for Server {
 }
 
 /// Checks that the machine has a program.
-pub(super) fn find(program: &str) -> Outcome<()> {
+pub(crate) fn find(program: &str) -> Outcome<()> {
     let mut command = Command::new(program);
     command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().map(drop).map_err(|error| Trouble::Skipped(format!("{program}: {error}")))

@@ -263,7 +263,9 @@ fn slope(carrier: Outcome<Carrier>) -> Outcome<Box<dyn Side>> {
 }
 
 fn redis(column: Column) -> Compared {
-    compare(Carrier::both(false), |carrier| Redis { connections: 1, pipeline: 1, column }.start(carrier))
+    compare(Carrier::both(false), |carrier| {
+        Redis { connections: 1, pipeline: 1, test: "get", column }.start(carrier)
+    })
 }
 
 const NOT_KNOWN: &str = "not known here";
