@@ -12,7 +12,7 @@ use crate::demux::{Segment, Tuple, default_mss};
 use crate::frame::Frame;
 use crate::llp::state::{CloseCause, LlpState};
 use crate::own::OwnSegment;
-use crate::sequence::{SendMark, put_out_of_reach};
+use crate::sequence::{SendMark, drop_late_fin, put_out_of_reach};
 use crate::tally::{Appearance, Tally, is_established};
 use crate::whole::{Flow, Keeper};
 
@@ -45,6 +45,8 @@ pub(crate) struct Connection {
     /// The time at which a half-open or removed connection is given up, even if its peer answers.
     pub(crate) give_up_at: Option<Instant>,
     peer_mss: u16,
+    /// The scale of the windows that the peer is told: that of the SYN, or 0 if the peer scales none.
+    window_shift: u8,
     ip_mtu: usize,
     /// The place in the send buffer for the next octet.
     written_to: usize,
@@ -98,6 +100,7 @@ impl Connection {
             is_moved: false,
             give_up_at: None,
             peer_mss: default_mss(tuple.remote.ip()),
+            window_shift: window_shift(receive),
             ip_mtu,
             written_to: 0,
             handle,
@@ -176,6 +179,15 @@ impl Connection {
             put_out_of_reach(frame, frame.len().saturating_sub(segment.len), reached);
         }
         is_ahead
+    }
+
+    /// Has smoltcp take no FIN behind octets that the window has no room for; see [`drop_late_fin`].
+    pub(crate) fn drop_late_fin(&self, segment: &Segment, frame: &mut [u8]) {
+        if segment.has_fin()
+            && let Some(window_end) = self.mark.window_end(self.window_shift)
+        {
+            drop_late_fin(frame, frame.len().saturating_sub(segment.len), window_end);
+        }
     }
 
     /// Has a stuck connection send keep-alives, and returns whether it is stuck. smoltcp turns its timer off when a
@@ -280,6 +292,10 @@ impl Connection {
             return;
         }
         let is_opening = matches!(last, State::Listen | State::SynSent);
+        let is_syn = |segment: &&Segment| is_opening && segment.has_syn();
+        if segment.filter(is_syn).is_some_and(|segment| !segment.scales) {
+            self.window_shift = 0;
+        }
         // Only now the checksum is known to be good. An MSS of 0 counts as none, and smoltcp takes none below 48.
         if let Some(mss) = segment.and_then(|segment| segment.mss).filter(|&mss| is_opening && mss != 0) {
             self.peer_mss = mss.max(MIN_PEER_MSS);
@@ -410,6 +426,12 @@ impl Connection {
 /// With one octet less than a power of two, the scaled maximum of 65535 is not above the size.
 const fn receive_len(len: usize) -> usize {
     if len <= 0xFFFF { len } else { len.next_power_of_two() - 1 }
+}
+
+/// Returns the window scale that smoltcp chooses for a receive buffer.
+fn window_shift(len: usize) -> u8 {
+    let bits = usize::BITS - len.leading_zeros();
+    u8::try_from(bits.saturating_sub(16)).unwrap_or(0)
 }
 
 /// Returns the size of a send buffer for the size asked for. It holds whole segments, since smoltcp cuts a segment

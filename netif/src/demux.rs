@@ -49,11 +49,21 @@ pub(crate) struct Segment {
     pub(crate) len: usize,
     /// The MSS option, which is read in a SYN only.
     pub(crate) mss: Option<u16>,
+    /// A SYN with the option of window scale.
+    pub(crate) scales: bool,
 }
 
 impl Segment {
     pub(crate) const fn is_first_syn(&self) -> bool {
         self.flags & (FIN | SYN | RST | ACK) == SYN
+    }
+
+    pub(crate) const fn has_syn(&self) -> bool {
+        self.flags & SYN != 0
+    }
+
+    pub(crate) const fn has_fin(&self) -> bool {
+        self.flags & FIN != 0
     }
 
     pub(crate) const fn is_reset(&self) -> bool {
@@ -205,20 +215,39 @@ fn peek_tcp((source, destination): (IpAddr, IpAddr), segment: &[u8]) -> Option<S
     let local = SocketAddr::new(destination, u16::from_be_bytes([header[2], header[3]]));
     let flags = header[13];
     let options = segment.get(20..usize::from(header[12] >> 4) * 4)?;
-    let mss = if flags & SYN != 0 { find_mss(options) } else { None };
+    let (mss, scales) = if flags & SYN != 0 { read_options(options) } else { (None, false) };
     let window = u16::from_be_bytes([header[14], header[15]]);
     let number = u32::from_be_bytes([header[8], header[9], header[10], header[11]]);
     let acknowledged = (flags & ACK != 0).then_some(number);
-    Some(Segment { tuple: Tuple { local, remote }, flags, window, acknowledged, len: segment.len(), mss })
+    Some(Segment {
+        tuple: Tuple { local, remote },
+        flags,
+        window,
+        acknowledged,
+        len: segment.len(),
+        mss,
+        scales,
+    })
 }
 
-fn find_mss(mut options: &[u8]) -> Option<u16> {
+/// Returns the MSS, if there is one, and whether the peer scales windows.
+fn read_options(mut options: &[u8]) -> (Option<u16>, bool) {
+    let (mut mss, mut scales) = (None, false);
     loop {
         match *options {
             [OPTION_NOP, ref rest @ ..] => options = rest,
-            [OPTION_MSS, 4, high, low, ..] => return Some(u16::from_be_bytes([high, low])),
-            [kind, len, ..] if kind != OPTION_END && len >= 2 => options = options.get(usize::from(len)..)?,
-            _ => return None,
+            [kind, len, ..] if kind != OPTION_END && len >= 2 => {
+                let Some((option, rest)) = options.split_at_checked(usize::from(len)) else {
+                    return (mss, scales);
+                };
+                match *option {
+                    [OPTION_MSS, 4, high, low] => mss = Some(u16::from_be_bytes([high, low])),
+                    [OPTION_SCALE, 3, _] => scales = true,
+                    _ => {}
+                }
+                options = rest;
+            }
+            _ => return (mss, scales),
         }
     }
 }
@@ -240,6 +269,7 @@ const ACK: u8 = 0x10;
 const OPTION_END: u8 = 0;
 const OPTION_NOP: u8 = 1;
 const OPTION_MSS: u8 = 2;
+const OPTION_SCALE: u8 = 3;
 
 #[cfg(test)]
 mod tests {
@@ -301,6 +331,7 @@ mod tests {
             acknowledged: None,
             len: 28,
             mss: Some(1440),
+            scales: true,
         };
         assert!(segment.is_first_syn() && !segment.is_reset());
         let options = [1, 3, 3, 7, 2, 4, 0x05, 0xA0];
@@ -330,19 +361,22 @@ mod tests {
 
     #[test]
     fn options_are_read_up_to_the_first_invalid_one() {
-        let table: [(&[u8], Option<u16>); 9] = [
-            (&[], None),
-            (&[2, 4, 1, 2], Some(0x0102)),
-            (&[1, 1, 1, 2, 4, 1, 2, 0], Some(0x0102)),
-            (&[0, 2, 4, 1, 2, 0, 0, 0], None),
-            (&[2, 3, 1, 2], None),
-            (&[8, 0, 2, 4], None),
-            (&[8, 200, 2, 4], None),
-            (&[2, 4, 1], None),
-            (&[1, 1, 1, 2], None),
+        let table: [(&[u8], Option<u16>, bool); 12] = [
+            (&[], None, false),
+            (&[2, 4, 1, 2], Some(0x0102), false),
+            (&[1, 1, 1, 2, 4, 1, 2, 0], Some(0x0102), false),
+            (&[2, 4, 1, 2, 1, 3, 3, 7], Some(0x0102), true),
+            (&[3, 3, 0, 8, 0, 2, 4, 1], None, true),
+            (&[3, 4, 0, 0], None, false),
+            (&[0, 2, 4, 1, 2, 3, 3, 0], None, false),
+            (&[2, 3, 1, 2], None, false),
+            (&[8, 0, 2, 4], None, false),
+            (&[8, 200, 2, 4], None, false),
+            (&[2, 4, 1], None, false),
+            (&[1, 1, 1, 2], None, false),
         ];
-        for (options, mss) in table {
-            assert_eq!(find_mss(options), mss, "{options:?}");
+        for (options, mss, scales) in table {
+            assert_eq!(read_options(options), (mss, scales), "{options:?}");
         }
     }
 

@@ -20,6 +20,8 @@ pub(crate) struct SendMark {
     /// The number behind the octets that have filled the send buffer to its end.
     seam: Option<u32>,
     peer_window_is_zero: bool,
+    /// The acknowledgement and the window that the peer was told last.
+    told: Option<(u32, u16)>,
     /// A segment went out that the peer has to answer.
     has_asked: bool,
 }
@@ -63,6 +65,11 @@ impl SendMark {
         self.peer_window_is_zero
     }
 
+    /// Returns the number behind the window that the peer was told last. `shift` is the window scale.
+    pub(crate) fn window_end(&self, shift: u8) -> Option<u32> {
+        self.told.map(|(acknowledged, window)| acknowledged.wrapping_add(u32::from(window) << shift))
+    }
+
     /// Returns true if a segment that the peer has to answer went out since the last call.
     pub(crate) const fn take_asked(&mut self) -> bool {
         core::mem::replace(&mut self.has_asked, false)
@@ -70,6 +77,8 @@ impl SendMark {
 
     /// Notes a frame that the connection's socket sends, and corrects it if needed.
     pub(crate) fn stamp(&mut self, frame: &mut [u8], own: &mut OwnSegment) {
+        let [a, b, c, d, high, low] = own.news;
+        self.told = Some((u32::from_be_bytes([a, b, c, d]), u16::from_be_bytes([high, low])));
         let highest = self.highest.unwrap_or(own.sequence);
         if own.is_pure() && is_before(own.sequence, highest) {
             own.sequence = highest;
@@ -105,6 +114,28 @@ pub(crate) fn put_out_of_reach(frame: &mut [u8], tcp: usize, reached: u32) {
     header[8..12].copy_from_slice(&new.to_be_bytes());
 }
 
+/// Takes the FIN off the segment at `tcp` of a received frame if it comes behind octets beyond `window_end`.
+///
+/// smoltcp drops the octets beyond the window (RFC 9293 section 3.10.7.4), but it takes the FIN for the end of the octets
+/// that are left. The stream would end too early. smoltcp itself sends such a segment when it repeats one without a
+/// timeout. The peer sends octets and FIN again. The checksum has been verified before.
+pub(crate) fn drop_late_fin(frame: &mut [u8], tcp: usize, window_end: u32) {
+    let end = match (frame.get(12..14), frame.get(16..20)) {
+        (Some([0x08, 0x00]), Some(&[high, low, ..])) => 14 + usize::from(u16::from_be_bytes([high, low])),
+        (Some([0x86, 0xDD]), Some(&[.., high, low])) => 54 + usize::from(u16::from_be_bytes([high, low])),
+        _ => return,
+    };
+    let Some(header) = frame.get_mut(tcp..).and_then(|segment| segment.first_chunk_mut::<20>()) else {
+        return;
+    };
+    let begin = tcp + usize::from(header[12] >> 4) * 4;
+    let octets = u32::try_from(end.saturating_sub(begin)).unwrap_or(0);
+    let sequence = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
+    if is_before(window_end, sequence.wrapping_add(octets)) {
+        header[13] &= !FIN;
+    }
+}
+
 /// Returns the offset of the TCP header in a frame of our own, which has neither IP options nor extension headers.
 pub(crate) fn find_tcp(frame: &[u8]) -> Option<usize> {
     match (frame.get(12..14)?, frame.get(20)?, frame.get(23)?) {
@@ -125,6 +156,7 @@ pub(crate) const fn is_before(left: u32, right: u32) -> bool {
 const OUT_OF_REACH: u32 = (1 << 30) + 2;
 
 const TCP: u8 = 0x06;
+const FIN: u8 = 0x01;
 
 #[cfg(test)]
 mod tests {
@@ -132,7 +164,6 @@ mod tests {
 
     use super::*;
 
-    const FIN: u8 = 0x01;
     const SYN: u8 = 0x02;
     const ACK: u8 = 0x10;
 

@@ -74,6 +74,7 @@ impl Stack {
             self.tcp.acknowledged_unsent += 1;
         } else {
             connection.mark.note_window(segment.window);
+            connection.drop_late_fin(segment, &mut self.slot.incoming);
         }
         self.iface.poll_ingress_single(now, &mut self.slot, &mut connection.set);
         for frame in &mut self.slot.outgoing {

@@ -24,16 +24,22 @@ struct Script {
     id: Option<ConnectionId>,
     /// The sequence number of the stack's SYN.
     start: u32,
+    /// The peer's SYN has the option of window scale.
+    is_scaled: bool,
 }
 
 impl Script {
     /// Opens a connection from the script to a stack. The peer takes segments of 1000 octets and `window` in all.
     fn new(seed: u64, window: u16) -> Self {
+        Self::with(seed, window, false)
+    }
+
+    fn with(seed: u64, window: u16, is_scaled: bool) -> Self {
         let (left, wire) = pair(1500);
         let config = StackConfig { seed, ..StackConfig::new("10.0.0.1/24".parse().unwrap()) };
         let mut stack = Stack::new(left, config, Instant::ZERO);
         stack.listen(PORT).unwrap();
-        let mut script = Self { stack, wire, now: Instant::ZERO, id: None, start: 0 };
+        let mut script = Self { stack, wire, now: Instant::ZERO, id: None, start: 0, is_scaled };
         script.tell_address();
         script.say(Said { flags: SYN, window, ..Said::default() });
         let answer = script.heard().pop().unwrap();
@@ -68,7 +74,11 @@ impl Script {
         tcp.extend(PORT.to_be_bytes());
         tcp.extend(PEER_START.wrapping_add(said.sequence).to_be_bytes());
         tcp.extend(self.start.wrapping_add(said.acknowledged).to_be_bytes());
-        let options: &[u8] = if said.flags & SYN == 0 { &[] } else { &[2, 4, 0x03, 0xE8] };
+        let options: &[u8] = match (said.flags & SYN != 0, self.is_scaled) {
+            (true, true) => &[2, 4, 0x03, 0xE8, 1, 3, 3, 0],
+            (true, false) => &[2, 4, 0x03, 0xE8],
+            (false, _) => &[],
+        };
         tcp.extend([u8::try_from((20 + options.len()) * 4).unwrap(), said.flags]);
         tcp.extend(said.window.to_be_bytes());
         tcp.extend([0; 4]);
@@ -165,6 +175,39 @@ impl Script {
             self.acknowledge(u32::try_from(taken.len()).unwrap() + 1, 60_000);
         }
         assert!(taken == octets(0..end), "{} octets of {end}", taken.len());
+    }
+
+    /// Sends octets of the pattern until less than `room` is left in the window. Returns how many were sent, and where
+    /// the window ends.
+    fn fill(&mut self, room: usize) -> (usize, usize) {
+        let shift = if self.is_scaled { SHIFT } else { 0 };
+        let (mut sent, mut window_end) = (0, room);
+        while window_end - sent >= room {
+            self.send(sent..sent + 1000, 0);
+            sent += 1000;
+            self.pass(Duration::from_millis(500));
+            let told = self.heard().pop().unwrap();
+            window_end = told.acknowledged as usize - 1 + (usize::from(told.window) << shift);
+        }
+        (sent, window_end)
+    }
+
+    /// Sends octets of the pattern, and an acknowledgement.
+    fn send(&mut self, range: std::ops::Range<usize>, flags: u8) {
+        let sequence = u32::try_from(range.start).unwrap() + 1;
+        let octets = octets(range);
+        self.say(Said { flags: flags | ACK, sequence, acknowledged: 1, window: 60_000, octets });
+    }
+
+    /// Takes all octets that have come.
+    fn received(&mut self) -> Vec<u8> {
+        let (mut received, mut llp) = (Vec::new(), self.llp());
+        while !llp.readable().is_empty() {
+            let len = llp.readable().len();
+            received.extend(llp.readable());
+            llp.consume(len);
+        }
+        received
     }
 
     fn llp(&mut self) -> Llp<'_> {
@@ -324,6 +367,37 @@ fn a_peer_that_is_silent_under_a_closed_window_is_given_up() {
     assert_eq!(script.llp().cause(), Some(CloseCause::TimedOut));
 }
 
+/// smoltcp cuts off the octets for which the window has no room, and takes the FIN behind them all the same.
+#[test]
+fn a_fin_behind_octets_beyond_the_window_is_not_taken_yet() {
+    for is_scaled in [false, true] {
+        let mut script = Script::with(1, 60_000, is_scaled);
+        let (sent, window_end) = script.fill(1000);
+        let end = window_end + 1;
+        for (begin, is_whole) in [(sent, false), (sent - 100, false), (end, false), (sent, true)] {
+            if is_whole {
+                assert!(script.received() == octets(0..window_end), "all but the last octet has come");
+                script.work();
+            }
+            script.send(begin..end, FIN);
+            let state = if is_whole { LlpState::PeerClosed } else { LlpState::Established };
+            assert_eq!(script.state(), Some(state), "from {begin} to {end}, window to {window_end}");
+        }
+        assert_eq!(script.received(), octets(window_end..end));
+    }
+}
+
+/// The stack reads its own windows by the scale that both sides have agreed on.
+#[test]
+fn a_fin_inside_a_scaled_window_is_taken_at_once() {
+    let mut script = Script::with(1, 60_000, true);
+    let (sent, window_end) = script.fill(3000);
+    assert!(window_end - sent > 2000);
+    script.send(sent..sent + 1000, FIN);
+    assert_eq!(script.state(), Some(LlpState::PeerClosed));
+    assert!(script.received() == octets(0..sent + 1000));
+}
+
 /// A process that has closed may end at any moment, and then cannot answer its peer's last segment.
 #[test]
 fn after_its_fin_a_stack_acknowledges_at_once() {
@@ -350,6 +424,8 @@ const PEER_MAC: [u8; 6] = [0x02, 0, 0, 0, 0, 9];
 const PEER_START: u32 = 0xFFFF_FFFF;
 /// With this seed the stack's numbers begin shortly before the wrap.
 const WRAPPING_SEED: u64 = 1_231_224;
+/// The window scale of a stack with the buffers of its default settings, 256 KiB.
+const SHIFT: usize = 2;
 /// The interval between probes of a closed window grows to a minute.
 const LONGEST_PAUSE: Duration = Duration::from_secs(61);
 const SYN: u8 = 0x02;
