@@ -51,8 +51,10 @@ fn print(args: &Args, mut answer: Value, pid: Option<u32>, has_several: bool) ->
         return Ok(());
     }
     if has_several {
-        let (daemon, address) = (cell(&answer["pid"]), cell(&answer["address"]));
-        writeln!(std::io::stdout(), "daemon {daemon} at {address}")?;
+        // Daemons of several network namespaces have one address, and those of several namespaces of processes one number.
+        let [daemon, address, namespace] =
+            ["pid", "address", "network_namespace"].map(|field| cell(&answer[field]));
+        writeln!(std::io::stdout(), "daemon {daemon} at {address} in network namespace {namespace}")?;
     }
     connections(&answer, pid)?;
     processes(&answer, pid)?;

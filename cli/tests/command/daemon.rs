@@ -1,10 +1,12 @@
 //! `weft daemon`: its address, its rules, its end, and what `weft stat sockets` says of it.
 
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::namespace::in_namespace;
 use crate::process::{PATIENCE, Process, path_in, run};
 use crate::support::Folder;
 
@@ -161,7 +163,7 @@ fn stat_names_each_of_several_daemons() {
     }
     let text = run(&format!("stat sockets --dir {dir}"));
     for (daemon, name) in daemons.iter().zip(&names) {
-        let title = format!("daemon {} at {name}", daemon.id());
+        let title = format!("daemon {} at {name} in network namespace {}", daemon.id(), namespace_of(daemon));
         assert!(text.stdout.contains(&title), "{title}: {text:?}");
     }
     // By its number one daemon answers, and no other.
@@ -169,6 +171,33 @@ fn stat_names_each_of_several_daemons() {
     assert_eq!((json.status, json.stdout.len()), (0, 1), "{json:?}");
     let answer: serde_json::Value = serde_json::from_str(&json.stdout[0]).unwrap();
     assert_eq!(answer["address"], names[1].as_str());
+}
+
+#[test]
+fn stat_tells_daemons_of_one_address_apart() {
+    in_namespace("daemon::stat_tells_daemons_of_one_address_apart", "link", || {
+        let folder = Folder::new();
+        let weft = command(&folder, &["--name", "@same"]);
+        let mut there = Command::new("unshare");
+        there.arg("-n").arg(weft.get_program()).args(weft.get_args());
+        there.env("WEFT_STAT", path_in(&folder, "stat")).env_remove("WEFT_DAEMON");
+        let daemons = [start(&folder, &["--name", "@same"]), Process::start(&mut there)];
+        for daemon in &daemons {
+            daemon.line();
+        }
+        let text = run(&format!("stat sockets --dir {}", path_in(&folder, "stat")));
+        let namespaces = daemons.each_ref().map(namespace_of);
+        assert_ne!(namespaces[0], namespaces[1]);
+        for namespace in namespaces {
+            let heads = text.stdout.iter().filter(|line| line.ends_with(&format!("namespace {namespace}")));
+            assert_eq!(heads.count(), 1, "{namespace}: {text:?}");
+        }
+    });
+}
+
+/// The number of a process' network namespace, as `lsns` has it.
+fn namespace_of(process: &Process) -> u64 {
+    std::fs::metadata(format!("/proc/{}/ns/net", process.id())).unwrap().ino()
 }
 
 #[test]

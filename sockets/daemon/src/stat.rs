@@ -1,6 +1,7 @@
 //! What `weft stat sockets` tells.
 
 use core::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
 
 use serde_json::{Map, Value, json};
 use weft_sockets::end::{FAR, Phase};
@@ -15,8 +16,9 @@ use crate::link::Channel;
 use crate::state::{Family, State};
 use crate::sums::Sums;
 
-/// Returns the section `sockets`: where the daemon listens, a line for each connection with a channel, one for each
-/// family of processes, one for each remote host, and the sums since the daemon began.
+/// Returns the section `sockets`: where the daemon listens, the number of its network namespace, a line for each
+/// connection with a channel, one for each family of processes, one for each remote host, and the sums since the daemon
+/// began.
 pub(crate) fn tell(state: &State, address: &Address) -> Value {
     let mut sums = state.sums.clone();
     let families: Vec<Value> = state
@@ -48,8 +50,10 @@ pub(crate) fn tell(state: &State, address: &Address) -> Value {
         .map(|(link, number, families, channel)| connection(state, (link, number), families, channel))
         .collect();
     let hosts: Option<Vec<Value>> = state.hosts.as_ref().map(|hosts| hosts.known().map(tell_host).collect());
+    let namespace = std::fs::metadata("/proc/self/ns/net").ok().map(|namespace| namespace.ino());
     json!({
         "address": address.to_string(),
+        "network_namespace": namespace,
         "processes": families,
         "connections": connections,
         "hosts": hosts,
