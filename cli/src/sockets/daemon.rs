@@ -8,16 +8,15 @@ use std::time::Duration;
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
 use rustix::process::{Uid, geteuid};
-use weft_daemon::{Networks, Operator};
+use weft_daemon::{Address, Networks, Operator};
 
 use crate::failure::Failure;
 
 /// A daemon by the addresses at which the library looks for it.
 pub(super) struct Daemon {
-    /// As text and for the kernel.
-    addresses: Vec<(String, SocketAddrUnix)>,
+    addresses: Vec<Address>,
     /// The address that was asked for, or `None` for the user's own.
     given: Option<String>,
 }
@@ -25,13 +24,10 @@ pub(super) struct Daemon {
 impl Daemon {
     /// Returns the daemon at this address, or the host's and the user's own.
     pub(super) fn new(given: Option<&str>) -> Result<Self, Failure> {
-        let parse = |text: &str| match unix_address(text) {
-            Ok(address) => Ok((text.to_owned(), address)),
-            Err(_) => Err(Failure::usage(format!("`{text}`: {ADDRESS}"))),
+        let addresses = match given {
+            Some(given) => vec![given.parse().map_err(Failure::usage)?],
+            None => vec![Address::of_user(0), own()],
         };
-        let own = own();
-        let texts = given.map_or_else(|| vec![HOST, own.as_str()], |given| vec![given]);
-        let addresses = texts.into_iter().map(parse).collect::<Result<_, _>>()?;
         Ok(Self { addresses, given: given.map(str::to_owned) })
     }
 
@@ -91,12 +87,12 @@ impl Daemon {
     }
 
     /// Returns the address at which a daemon of this user or of root answers. A stranger's is an error.
-    fn answers(&self) -> Result<Option<&str>, String> {
-        for (text, address) in &self.addresses {
+    fn answers(&self) -> Result<Option<&Address>, String> {
+        for address in &self.addresses {
             let socket = match connected(address) {
                 Ok(socket) => socket,
                 // Its queue is full of other programs.
-                Err(Errno::AGAIN) => return Ok(Some(text)),
+                Err(Errno::AGAIN) => return Ok(Some(address)),
                 Err(_) => continue,
             };
             // rustix has no place for the id of a process in another namespace, which is 0.
@@ -104,7 +100,7 @@ impl Daemon {
                 getsockopt(&socket, PeerCredentials).map_err(|error| format!("no daemon: {error}"))?;
             let uid = Uid::from_raw(credentials.uid());
             if uid.is_root() || uid == geteuid() {
-                return Ok(Some(text));
+                return Ok(Some(address));
             }
             return Err(format!("no daemon: the one at this address belongs to user {}", uid.as_raw()));
         }
@@ -113,12 +109,9 @@ impl Daemon {
 }
 
 /// Makes sure that the daemon at an address has lanes. The error is one line.
-fn has_lanes(address: &str) -> Result<(), String> {
-    let asked = address.parse().map_err(std::io::Error::other).and_then(|address| {
-        let daemon = Operator::connect(&address)?;
-        daemon.map_or(Ok(false), |daemon| daemon.has_lanes())
-    });
-    match asked {
+fn has_lanes(address: &Address) -> Result<(), String> {
+    let asked = Operator::connect(address);
+    match asked.and_then(|daemon| daemon.map_or(Ok(false), |daemon| daemon.has_lanes())) {
         Ok(true) => Ok(()),
         Ok(false) => Err(format!(
             "the daemon at {address} has no lanes, so that connections to other hosts stay on TCP: \
@@ -146,35 +139,24 @@ fn end(status: ExitStatus) -> String {
 
 /// Returns the first address at which a daemon listens, of those where programs look for one.
 pub(crate) fn listening() -> Option<String> {
-    let is_open = |text: &String| {
-        unix_address(text).is_ok_and(|address| matches!(connected(&address), Ok(_) | Err(Errno::AGAIN)))
-    };
-    [HOST.to_owned(), own()].into_iter().find(is_open)
+    let is_open = |address: &Address| matches!(connected(address), Ok(_) | Err(Errno::AGAIN));
+    [Address::of_user(0), own()].iter().find(|address| is_open(address)).map(ToString::to_string)
 }
 
 /// Returns the address of this user's daemon.
-fn own() -> String {
-    format!("@weft/1/{}", geteuid().as_raw())
+fn own() -> Address {
+    Address::of_user(geteuid().as_raw())
 }
 
-/// Reads the address of a daemon.
+/// Makes sure that a text is the address of a daemon.
 pub(super) fn address(text: &str) -> Result<String, String> {
-    unix_address(text).map(|_| text.to_owned()).map_err(|_| format!("`{text}`: {ADDRESS}"))
+    text.parse::<Address>().map(|address| address.to_string())
 }
 
-fn unix_address(text: &str) -> Result<SocketAddrUnix, Errno> {
-    match text.strip_prefix('@') {
-        Some("") => Err(Errno::INVAL),
-        Some(name) => SocketAddrUnix::new_abstract_name(name.as_bytes()),
-        None if text.contains('/') => SocketAddrUnix::new(text),
-        None => Err(Errno::INVAL),
-    }
-}
-
-fn connected(address: &SocketAddrUnix) -> Result<OwnedFd, Errno> {
+fn connected(address: &Address) -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-    connect(&socket, address)?;
+    connect(&socket, address.socket())?;
     Ok(socket)
 }
 
@@ -184,27 +166,15 @@ pub(crate) const HOST: &str = "@weft/1/0";
 const LINGER: &str = "60";
 const PAUSE: Duration = Duration::from_millis(5);
 const TRIES: u32 = 600;
-const ADDRESS: &str = "a daemon's address is @NAME or the path of a socket, as in @mine or /run/weft.socket";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_abstract_names_or_paths() {
-        for text in ["@x", "@weft/1/0", "/run/weft", "./x"] {
-            assert_eq!(address(text), Ok(text.to_owned()));
-        }
-        let long = "/x".repeat(60);
-        for text in ["", "@", "x", "weft", long.as_str()] {
-            assert!(address(text).is_err_and(|line| line.contains("@NAME")), "{text}");
-        }
-    }
-
-    #[test]
     fn the_hosts_daemon_comes_before_the_users() {
         let daemon = Daemon::new(None).unwrap_or_else(|_| panic!("there are default addresses"));
-        assert_eq!(daemon.addresses[0].1.abstract_name(), Some(&b"weft/1/0"[..]));
-        assert_eq!(daemon.addresses.len(), 2);
+        assert_eq!(daemon.addresses, [Address::of_user(0), own()]);
+        assert_eq!(daemon.addresses[0].to_string(), HOST);
     }
 }

@@ -26,6 +26,12 @@ impl Address {
         let text = format!("@weft/1/{uid}");
         text.parse().unwrap_or_else(|_| unreachable!("the name is short"))
     }
+
+    /// Returns the address as the kernel takes it.
+    #[must_use]
+    pub const fn socket(&self) -> &SocketAddrUnix {
+        &self.socket
+    }
 }
 
 impl core::str::FromStr for Address {
@@ -39,7 +45,14 @@ impl core::str::FromStr for Address {
             None if text.contains('/') => SocketAddrUnix::new(text),
             None => Err(Errno::INVAL),
         };
-        let wrong = |_| format!("`{text}`: a daemon's address is @NAME or the path of a socket, as in @mine");
+        let wrong = |error| match error {
+            Errno::NAMETOOLONG => {
+                format!("`{text}`: the name or path of a daemon's socket has at most {LONGEST} octets")
+            }
+            _ => format!(
+                "`{text}`: a daemon's address is @NAME or the path of a socket, as in @mine or /run/weft.socket"
+            ),
+        };
         socket.map(|socket| Self { socket, text: text.to_owned() }).map_err(wrong)
     }
 }
@@ -47,5 +60,30 @@ impl core::str::FromStr for Address {
 impl core::fmt::Display for Address {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(&self.text)
+    }
+}
+
+/// `sun_path` has 108 octets, of which an abstract name and the end of a path take one.
+const LONGEST: usize = 107;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_a_name_or_a_path_of_107_octets_at_most() {
+        let words = |text: &str| text.parse::<Address>().map(|address| address.to_string());
+        for text in ["@x", "@weft/1/0", "/run/weft", "./x"] {
+            assert_eq!(words(text), Ok(text.to_owned()));
+        }
+        for text in ["", "@", "x", "weft"] {
+            assert!(words(text).is_err_and(|line| line.contains("is @NAME or the path")), "{text}");
+        }
+        for begin in ["@", "/"] {
+            let longest = if begin == "@" { LONGEST } else { LONGEST - 1 };
+            let text = |len| format!("{begin}{}", "x".repeat(len));
+            assert!(words(&text(longest)).is_ok());
+            assert!(words(&text(longest + 1)).is_err_and(|line| line.ends_with("at most 107 octets")));
+        }
     }
 }
