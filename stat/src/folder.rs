@@ -32,6 +32,14 @@ pub fn stat_folder_from_env() -> Option<PathBuf> {
     }
 }
 
+/// Makes the folder for a [`Server`](crate::Server), or makes sure that no other user can reach into it.
+///
+/// # Errors
+/// As of [`Server::start`](crate::Server::start), for the folder.
+pub fn prepare_stat_folder(folder: &Path) -> io::Result<()> {
+    prepare(folder).map_err(|error| tell(folder, &error))
+}
+
 /// The socket of one server. Its drop removes the file.
 #[derive(Debug)]
 pub(crate) struct Socket {
@@ -43,7 +51,8 @@ impl Socket {
     /// Makes the folder if it is missing, and in it a socket named after this process.
     pub(crate) fn bind(folder: &Path) -> io::Result<(UnixListener, Self)> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        prepare(folder).and_then(|()| remove_stale(folder)).map_err(|error| tell(folder, &error))?;
+        prepare_stat_folder(folder)?;
+        remove_stale(folder).map_err(|error| tell(folder, &error))?;
         loop {
             let index = NEXT.fetch_add(1, Ordering::Relaxed);
             let path = folder.join(format!("{}-{index}.sock", std::process::id()));
@@ -73,7 +82,6 @@ fn tell(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("statistics cannot be served at {}: {error}", path.display()))
 }
 
-/// Makes the folder, or makes sure that no other user can reach into it.
 fn prepare(folder: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {}

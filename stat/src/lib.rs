@@ -24,6 +24,6 @@ mod section;
 mod server;
 
 pub use device::device_sections;
-pub use folder::{stat_folder, stat_folder_from_env};
+pub use folder::{prepare_stat_folder, stat_folder, stat_folder_from_env};
 pub use section::{Asker, STAT_VERSION, Section};
 pub use server::Server;

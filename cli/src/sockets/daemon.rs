@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
 use rustix::process::{Uid, geteuid};
 use weft_daemon::{Address, Networks, Operator};
+use weft_stat::{prepare_stat_folder, stat_folder, stat_folder_from_env};
 
 use crate::failure::Failure;
 
@@ -36,6 +37,10 @@ impl Daemon {
     pub(super) fn start(&self, lanes: Option<&Networks>) -> Result<(), String> {
         if let Some(address) = self.answers()? {
             return if lanes.is_some_and(|lanes| !lanes.is_none()) { has_lanes(address) } else { Ok(()) };
+        }
+        // Nobody reads what a daemon on demand says of that. Programs can be served all the same.
+        if let Err(error) = prepare_stat_folder(&stat_folder_from_env().unwrap_or_else(stat_folder)) {
+            Failure::work(error).print("sockets");
         }
         let mut child = self.spawn(lanes, &["--on-demand"])?;
         // The error stream ends with the process.

@@ -1,6 +1,7 @@
 //! `weft sockets`: what the program is given, and what is said of programs that stay on TCP.
 
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen, socket};
@@ -234,6 +235,29 @@ fn a_daemon_that_is_started_on_demand_is_no_child_of_the_program() {
     let last =
         Process::start(&mut command(&["daemon", "--name", &name, "--linger", "0", "--replace"])).finish();
     assert_eq!(last.status, 0, "{last:?}");
+}
+
+#[test]
+fn a_daemon_on_demand_has_its_statistics_in_a_folder_that_is_private_or_says_why_not() {
+    let weft = Installed::new();
+    for (mode, is_told) in [(None, false), (Some(0o755), true), (Some(0o700), false)] {
+        let name = format!("@weft-cli-folder-{is_told}-{}-{}", mode.is_some(), std::process::id());
+        let folder = weft.folder.0.join("stat");
+        if let Some(mode) = mode {
+            std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let run = |words: &[&str]| {
+            let mut command = Command::new(weft.folder.0.join("weft"));
+            Process::start(command.args(words).env("WEFT_STAT", &folder)).finish()
+        };
+        let done = run(&["sockets", "--daemon", &name, "--", "echo", "started"]);
+        assert_eq!((done.status, &done.stdout[..]), (0, &["started".to_owned()][..]), "{done:?}");
+        let line = format!("weft sockets: statistics cannot be served at {}", folder.display());
+        assert_eq!(done.stderr.iter().any(|told| told.starts_with(&line)), is_told, "{done:?}");
+        let found = std::fs::metadata(&folder).unwrap().permissions().mode() & 0o777;
+        assert_eq!(found, mode.unwrap_or(0o700));
+        assert_eq!(run(&["daemon", "--name", &name, "--linger", "0", "--replace"]).status, 0);
+    }
 }
 
 #[test]
