@@ -1,6 +1,6 @@
 //! Ends whose other one is on another host. The test plays the daemon.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -382,28 +382,52 @@ fn a_wait_for_a_set_in_a_list_or_in_a_set_hears_of_an_end_that_the_link_does_not
     }
 }
 
+/// What the daemon tells a sender with a full ring behind the kernel's end of the other stream.
+#[derive(Clone, Copy, PartialEq)]
+enum Told {
+    HalfClose,
+    Death,
+    LostLane,
+}
+
 #[test]
-fn a_sender_goes_on_behind_the_kernels_end_until_the_reader_is_dead() {
+fn a_sender_goes_on_behind_the_kernels_end_until_the_link_tells_more() {
     let _turn = family::turn();
-    for tells in [true, false] {
+    for told in [Told::HalfClose, Told::Death, Told::LostLane] {
         let mut far = Far::new(0x6026);
         while far.send() > 0 {}
         far.end_early();
+        assert_eq!((far.send(), far.receive(), far.poll(POLLOUT)), (AGAIN, AGAIN, 0));
+        // A lane may be away for longer than a reader waits for what it tells.
+        far.wait_in_vain();
         assert_eq!((far.send(), far.poll(POLLOUT)), (AGAIN, 0));
-        if tells {
-            // It goes on reading, though this kernel knows of nobody who has the socket there.
-            far.other = far.own.try_clone().expect("a descriptor");
-            while !crate::orphan::is_deserted(far.own.as_raw_fd()) {
-                std::thread::yield_now();
+        let channel = links::of(0x6026, 0).and_then(|link| link.channel(0)).expect("a channel");
+        let party = ends::place(far.ends[0].end).2 as usize;
+        match told {
+            Told::HalfClose => {
+                // It goes on reading, though this kernel knows of nobody who has the socket there.
+                far.other = far.own.try_clone().expect("a descriptor");
+                while !crate::orphan::is_deserted(far.own.as_raw_fd()) {
+                    std::thread::yield_now();
+                }
+                far.from_there.finish().expect("a sound link");
+                assert_eq!((far.send(), far.poll(POLLOUT)), (AGAIN, 0));
+                far.from_there.reset();
+                assert_eq!(far.send(), 4096, "nobody has it any more, and the kernel has the answer");
             }
-            far.from_there.finish().expect("a sound link");
-            far.wait_in_vain();
-            assert_eq!((far.send(), far.poll(POLLOUT)), (AGAIN, 0));
-            far.from_there.reset();
-            assert_eq!(far.send(), 4096, "nobody has it any more, and the kernel has the answer");
-        } else {
-            far.wait_in_vain();
-            assert_eq!((far.poll(POLLOUT), far.send()), (POLLOUT, -(libc::ECONNRESET as isize)));
+            Told::Death => {
+                let flags = &channel.directions[1 - party].producer.flags;
+                flags.fetch_or(weft_sockets::layout::KILLED, Ordering::Relaxed);
+                assert_eq!((far.poll(POLLOUT), far.send()), (POLLOUT, -(libc::ECONNRESET as isize)));
+            }
+            Told::LostLane => {
+                record::keep(&far.ends[0], [3, 5]);
+                weft_sockets::far::Outgoing::lower(&channel.directions[party]);
+                assert_eq!(far.send(), 4096, "by TCP, behind a record and what was in the ring");
+                let mut octets = [0; Record::LEN];
+                far.other.read_exact(&mut octets).expect("octets");
+                assert_eq!(Record::decode(&octets, [3, 5]), Ok(Some(Record::new(0))));
+            }
         }
         far.forget(0x6026);
     }

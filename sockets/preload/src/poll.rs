@@ -8,7 +8,7 @@ use libc::{
     POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLOUT, POLLPRI, POLLRDHUP, POLLRDNORM, POLLWRBAND, POLLWRNORM,
 };
 use libc::{pollfd, timespec};
-use weft_sockets::end::{NARROW, NONBLOCKING, SHUT, TOLD};
+use weft_sockets::end::{FAR, NARROW, NONBLOCKING, SHUT, TOLD};
 use weft_sockets::{Barrier, Outbound, Sink};
 
 use crate::calls::{self, Signals};
@@ -101,8 +101,8 @@ struct Look {
     is_inbound: bool,
     /// The sender writes to a ring.
     is_outbound: bool,
-    /// The reader of that ring has not said where its own stream ends, nor sends by TCP: if the kernel has the end of its
-    /// stream, it is dead.
+    /// The reader of that ring is on this host, and has not said where its own stream ends, nor sends by TCP: if the kernel has
+    /// the end of its stream, it is dead. The death of another one is told by the link.
     is_open: bool,
     /// An end is done with the connection: the kernel may have more to tell.
     is_over: bool,
@@ -186,7 +186,7 @@ impl Look {
             return;
         }
         self.is_outbound = true;
-        self.is_open = self.left.is_none()
+        self.is_open = !stream.end.has(FAR)
             && channel::offered_inbound(stream).is_some_and(|inbound| !inbound.is_end_expected());
         self.is_over |= outbound.is_deserted();
         self.ask &= !WRITABLE;

@@ -89,7 +89,6 @@ fn look_at_reader(call: &Call, given: usize) -> Step {
         }
         // A reset of which another call has heard, or another process.
         Anchor::Ended if anchor::is_over(call.descriptor) => Step::Failed(libc::EPIPE),
-        Anchor::Ended if overtaken::is_early(&call.stream) => Step::Nothing,
         // It has shut down what it sends, and reads on, unless nobody has it any more.
         Anchor::Ended if goes_on_reading(&call.stream) && !is_deserted(call) && !is_killed(&call.stream) => {
             Step::Nothing
@@ -310,12 +309,13 @@ pub(crate) fn is_kernels(stream: &Stream, outbound: &Outbound<'_>) -> bool {
 }
 
 /// True if the end of the kernel's stream is no death: the other end has said where its stream ends, or ends it by TCP, and is
-/// not closed. A program without this library, to which the stream goes by TCP, says nothing.
+/// not closed. A program without this library, to which the stream goes by TCP, says nothing. The word of a far end may wait
+/// for a lane, as long as its daemons wait for one. They tell a death, or the sender goes back to TCP, where the kernel does.
 fn goes_on_reading(stream: &Stream) -> bool {
     let is_tcp = || channel::offered_outbound(stream).is_some_and(|outbound| outbound.sink() == Sink::Tcp);
+    let is_told = |inbound: &Inbound<'_>| inbound.is_end_expected() || stream.end.has(FAR);
     is_tcp()
-        || channel::offered_inbound(stream)
-            .is_some_and(|inbound| inbound.is_end_expected() && !inbound.is_reset())
+        || channel::offered_inbound(stream).is_some_and(|inbound| is_told(&inbound) && !inbound.is_reset())
 }
 
 /// True if no process holds the other end. This host's kernel does not know that of another host, whose daemon tells it by

@@ -61,18 +61,8 @@ impl End {
     /// The link is late. A lane that is lost or a daemon that is stopped makes it so. So does a sender by TCP that cannot tell
     /// its end by the link: another program, or a child that does not know the link while its parent makes no call.
     pub(crate) fn excuse_late(&self) {
-        if self.words().inbound.leg().number == 0 {
-            self.excuse_if_late(true);
-        }
-        self.excuse_late_for_sender();
-    }
-
-    /// As `excuse_late`, for a sender, which need not know that its reader lives while no lane is there.
-    pub(crate) fn excuse_late_for_sender(&self) {
-        self.excuse_if_late(self.world.trouble.get().is_some_and(|at| at + TROUBLED > self.world.now.get()));
-    }
-
-    fn excuse_if_late(&self, may_be: bool) {
+        let is_troubled = || self.world.trouble.get().is_some_and(|at| at + TROUBLED > self.world.now.get());
+        let may_be = self.words().inbound.leg().number == 0 || is_troubled();
         if may_be && self.is_late() && !self.connection.is_excused() {
             self.world.tally.borrow_mut().fault("link later than the kernel by two seconds", 1);
             self.connection.excuse();

@@ -224,11 +224,9 @@ impl End {
             Anchor::Silent | Anchor::Foreign if !self.is_killed() => Step::Nothing,
             // A reset of which another call has heard, or another process.
             Anchor::Ended if self.world.kernel.borrow().is_broken(self.socket()) => Step::Failed,
-            Anchor::Ended if self.is_early() => Step::Nothing,
             // It has shut down what it sends, and reads on, unless nobody has it any more.
             Anchor::Ended if self.goes_on_reading() && !is_orphan() && !self.is_killed() => Step::Nothing,
             _ => {
-                self.excuse_late_for_sender();
                 self.bury();
                 Step::Failed
             }
@@ -241,11 +239,12 @@ impl End {
     }
 
     /// True if the other end has said where its stream ends, but is not closed. A program without the library, to which
-    /// the stream goes by TCP, says nothing.
+    /// the stream goes by TCP, says nothing. The death of a far end is told by the link, or by TCP.
     fn goes_on_reading(&self) -> bool {
         let Some(link) = self.link() else { return false };
         let inbound = self.inbound(&link);
-        self.outbound(&link).sink() == Sink::Tcp || inbound.is_end_expected() && !inbound.is_reset()
+        let is_told = inbound.is_end_expected() || self.words().has(FAR);
+        self.outbound(&link).sink() == Sink::Tcp || is_told && !inbound.is_reset()
     }
 
     /// Notes that the program has heard of the connection's failure, which the kernel tells once.

@@ -1,6 +1,6 @@
 //! Waits of a program's threads, by the kernel or beside a ring, as `poll` of the library has them.
 
-use weft_sockets_stepped::end::SHARED;
+use weft_sockets_stepped::end::{FAR, SHARED};
 use weft_sockets_stepped::{Carrier, Gate, Leg, Sink, Source};
 
 use super::end::{End, enter_kernel};
@@ -137,7 +137,7 @@ impl End {
         // What does not count yet would end the wait at once.
         let early = if line.is_some() { self.left() } else { None };
         let hides = early.is_some() && self.hides();
-        let is_open = look.is_outbound && !look.is_ended && early.is_none();
+        let is_open = look.is_outbound && !look.is_ended && !self.words().has(FAR);
         self.world.wait(Waits {
             until: line.map(|(_, span)| start + span.min(early.unwrap_or(span))),
             readable: (wanted.octets && !hides).then(|| self.socket()),
