@@ -36,7 +36,7 @@ pub enum Report<'a> {
 }
 
 impl<'a> Coordinator<'a> {
-    /// Makes one. Of the options, epoch, topology and range come from the record.
+    /// Makes one. Of the options, epoch and topology come from the record.
     pub const fn new(device: &'a Device, membership: &'a dyn Membership, options: &'a Options) -> Self {
         Self { device, membership, options }
     }
@@ -62,7 +62,7 @@ impl<'a> Coordinator<'a> {
         let options = Options {
             topology: record.topology,
             epoch: record.epoch,
-            range: Some(0..record.size),
+            range: Some(self.options.range.clone().unwrap_or(0..record.size)),
             ..self.options.clone()
         };
         Session::open(self.device, &members, &options)
@@ -104,7 +104,8 @@ impl<'a> Coordinator<'a> {
         }
     }
 
-    fn ask(&self, ask: &Ask<'_>, report: &mut impl FnMut(&Report<'_>)) -> Reply {
+    /// Asks a host what a [`Change`](crate::Change) has it asked.
+    pub fn ask(&self, ask: &Ask<'_>, report: &mut impl FnMut(&Report<'_>)) -> Reply {
         report(&Report::Asked(ask));
         let (host, request) = match request(ask) {
             Ok(Some(asked)) => asked,

@@ -155,6 +155,8 @@ struct Place {
     index: usize,
     /// The incarnation in the record, if it is a member of the last epoch.
     recorded: Option<u64>,
+    /// It was to be sealed.
+    is_asked: bool,
     /// What it has answered to the seal. Members of the new epoch have something here.
     sealed: Option<Sealed>,
 }
@@ -264,7 +266,7 @@ impl Change {
         self.record = Arc::new(self.record.claimed());
         let members = self.record.members.iter().map(|seat| Some(seat.incarnation));
         let recorded = members.chain(self.record.spares.iter().map(|_| None));
-        let place = |(index, recorded)| Place { index, recorded, sealed: None };
+        let place = |(index, recorded)| Place { index, recorded, is_asked: false, sealed: None };
         self.places = recorded.enumerate().map(place).collect();
         Phase::Sealing(0)
     }
@@ -273,6 +275,7 @@ impl Change {
     fn sealed(&mut self, at: usize, answer: Reply) -> Phase {
         let size = self.record.size;
         let Some(place) = self.places.get_mut(at) else { return over(ChangeError::Confused) };
+        place.is_asked = true;
         match answer {
             Reply::Sealed(sealed) if sealed.size == size => place.sealed = Some(sealed),
             Reply::Sealed(_) | Reply::Silent => (),
@@ -281,10 +284,7 @@ impl Change {
             Reply::Refused(_) => return over(ChangeError::Overtaken),
             _ => return over(ChangeError::Confused),
         }
-        let next = at + 1;
-        let is_full = self.taking_part() >= self.record.replicas;
-        // Spares are sealed only for seats that are free.
-        if next < self.places.len() && (self.places[next].recorded.is_some() || !is_full) {
+        if let Some(next) = self.unsealed() {
             return Phase::Sealing(next);
         }
         match self.source() {
@@ -302,7 +302,19 @@ impl Change {
             Reply::SourceLost => return over(ChangeError::SourceLost),
             _ => return over(ChangeError::Confused),
         }
-        self.copying(source, at + 1)
+        match self.unsealed() {
+            // Its seat is free again. What was copied already does not differ when it is compared anew.
+            Some(next) => Phase::Sealing(next),
+            None => self.copying(source, at + 1),
+        }
+    }
+
+    /// Returns the next host that is to be sealed. Spares are sealed only for seats that are free.
+    fn unsealed(&self) -> Option<usize> {
+        let next = self.places.iter().position(|place| !place.is_asked)?;
+        let is_full =
+            self.places.iter().filter(|place| place.sealed.is_some()).count() >= self.record.replicas;
+        (self.places[next].recorded.is_some() || !is_full).then_some(next)
     }
 
     /// Returns the next copy, or what comes behind the last one.
@@ -338,10 +350,6 @@ impl Change {
         };
         let members = self.places.iter().enumerate().filter_map(seat).collect();
         self.record.begun(self.epoch, members)
-    }
-
-    fn taking_part(&self) -> usize {
-        self.places.iter().filter(|place| place.sealed.is_some()).count()
     }
 
     /// Returns the first sealed host that has all octets of the last epoch.

@@ -1,16 +1,16 @@
 //! Changes of epoch over the network: members fail, spares join, and clients go on.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use weft_group::{
-    ChangeError, Coordinator, FileRegister, Limits, Membership, Mirror, Options, Record, RepairError, Report,
-    SessionError, Topology, Wish,
+    Ask, ChangeError, Coordinator, FileRegister, Fresh, Host as Named, Limits, Managed, Membership, Mirror,
+    Options, Record, RepairError, Reply, Report, SessionError, Topology, Wish, change_epoch,
 };
-use weft_group::{Host as Named, Managed};
-use weft_rnic::{Device, Progress};
+use weft_rnic::{Device, Progress, Region, Storage};
 
 use crate::hosts::{Host, device};
 
@@ -26,18 +26,21 @@ struct World {
 }
 
 impl World {
-    /// Makes hosts and a record in which they are spares.
     fn new(count: u64, replicas: usize, topology: Topology) -> Self {
+        Self::of((0..count).map(|seed| Host::of(seed, Limits::default(), LEN)), replicas, topology, LEN)
+    }
+
+    /// Makes a record in which all hosts are spares.
+    fn of(hosts: impl Iterator<Item = Host>, replicas: usize, topology: Topology, len: usize) -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("weft-group-repair-{}-{number}", std::process::id());
         let path = std::env::temp_dir().join(name);
-        let hosts: Vec<Option<Host>> =
-            (0..count).map(|seed| Some(Host::of(seed, Limits::default(), LEN))).collect();
+        let hosts: Vec<Option<Host>> = hosts.map(Some).collect();
         let options = Options { timeout: Duration::from_secs(2), window: 8, ..Options::default() };
         let world = Self { hosts, client: device(77, Progress::Thread), path, options };
         let spares = (0..world.hosts.len()).map(|at| world.named(at)).collect();
-        let record = Record::found("g", spares, replicas, (topology, LEN as u64));
+        let record = Record::found("g", spares, replicas, (topology, len as u64));
         assert_eq!(world.register().swap(None, &record), Ok(true));
         world
     }
@@ -144,10 +147,13 @@ fn a_client_that_was_replaced_hears_of_it() {
     assert!(matches!(world.managed(Some(1)).err(), Some(SessionError::Sealed { .. })));
 }
 
-/// Coordinators at the same time: each is told a new epoch or that another one came first, and the group can be used.
+/// Coordinators at the same time, in the middle of each other's copies: each is told a new epoch or that another one came
+/// first, and the group can be used.
 #[test]
 fn coordinators_at_the_same_time_leave_one_epoch() {
-    let world = World::new(3, 3, Topology::Chain);
+    let len = 16 << 20;
+    let hosts = (0..3).map(|seed| Host::of(seed, Limits::default(), len));
+    let world = World::of(hosts, 3, Topology::Chain, len);
     world.change(Wish::default()).unwrap();
     let epochs: Vec<u64> = std::thread::scope(|scope| {
         let change = || world.change(Wish::default()).map(|record| record.epoch);
@@ -187,4 +193,71 @@ fn a_group_without_a_source_is_lost() {
         }
     });
     assert!(lost.is_err() && silent.len() == 1 && silent[0].starts_with("h1: nobody listens"), "{silent:?}");
+}
+
+/// A disk that begins to fail.
+#[derive(Debug)]
+struct Disk(Arc<AtomicBool>);
+
+impl Storage for Disk {
+    fn write_at(&self, _: &[u8], _: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        if self.0.load(Ordering::Relaxed) { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+    }
+}
+
+/// The disk of a member fails. The flush is acknowledged in the next epoch, by members whose disks work; the member is not
+/// taken as one again, not even as a spare, until it starts with a disk that works.
+#[test]
+fn a_member_whose_disk_fails_leaves() {
+    let is_failing = Arc::new(AtomicBool::new(false));
+    let disk = |seed| {
+        let is_failing = if seed == 0 { Arc::clone(&is_failing) } else { Arc::default() };
+        Region::owned(LEN).unwrap().stored(Box::new(Disk(is_failing))).unwrap()
+    };
+    let hosts = (0..4).map(|seed| Host::on((disk(seed), LEN), seed, Limits::default()));
+    let world = World::of(hosts, 3, Topology::Chain, LEN);
+    let mut mirror = Mirror::open(world.managed(None).unwrap()).unwrap();
+    mirror.set_len(100_000).unwrap();
+    mirror.sync().unwrap();
+    is_failing.store(true, Ordering::Relaxed);
+    mirror.write(0, b"flushed").unwrap();
+    mirror.sync().unwrap();
+    let record = world.register().get().unwrap().unwrap();
+    assert_eq!((record.epoch, ids(&record).as_str()), (2, "h1 h2 h3"));
+    assert_eq!(&world.agreed()[4096..4103], b"flushed");
+    // There is a free seat, and it does not get it.
+    let changed = Record { replicas: 4, ..record.clone() };
+    assert_eq!(world.register().swap(Some(&record), &changed), Ok(true));
+    let record = world.change(Wish::default()).unwrap();
+    assert_eq!((record.epoch, ids(&record).as_str()), (3, "h1 h2 h3"));
+}
+
+/// A session that is left over from an older epoch, at a replica that nobody could seal, is worth nothing to its client: it
+/// is not told anything that the group has not confirmed.
+#[test]
+fn a_client_of_an_older_epoch_gets_no_confirmed_read() {
+    let world = World::new(3, 3, Topology::Chain);
+    let record = world.change(Wish::default()).unwrap();
+    let register = world.register();
+    let coordinator = Coordinator::new(&world.client, &register, &world.options);
+    let mut session = coordinator.open(&record).unwrap();
+    let mut found = [0; 8];
+    session.read(0, &mut found, Fresh::Confirmed).unwrap();
+    // The tail is cut off from the coordinator: it is not sealed, and the others go on without it.
+    let cut = |ask: &Ask<'_>| match ask {
+        Ask::Seal { host, .. } if host.id == "h2" => None,
+        ask => Some(coordinator.ask(ask, &mut |_| {})),
+    };
+    let newer = change_epoch(&register, Wish::default(), |ask| cut(ask).unwrap_or(Reply::Silent)).unwrap();
+    assert_eq!(ids(&newer), "h0 h1");
+    let mut fresh = coordinator.open(&newer).unwrap();
+    let id = fresh.write(0, b"is newer").unwrap();
+    fresh.wait(id).unwrap();
+    let stale = session.read(0, &mut found, Fresh::Confirmed);
+    assert_eq!(stale, Err(SessionError::Sealed { epoch: 2 }));
+    assert!(coordinator.open(&record).is_err(), "the old epoch does not open again");
 }
