@@ -69,9 +69,10 @@ enum weft_group_durability {
 /* What a session is opened with. Where 0 has another meaning than the number, the comment says so. */
 struct weft_group_options {
     uint64_t struct_size;
-    /* The replicas, the head of a chain first: "10.0.0.1:7471,10.0.0.2:7471" or "[fd00::1]:7471". At most 16. */
+    /* The replicas, the head of a chain first: "10.0.0.1:7471,10.0.0.2:7471" or "[fd00::1]:7471". At most 16. NULL if
+     * there is a register. */
     const char *members;
-    /* A value of enum weft_group_topology. */
+    /* A value of enum weft_group_topology. A register has its own. */
     uint64_t topology;
     /* Slots: how many operations are under way at most. A power of two, at most 4096. 0 stands for 128. */
     uint64_t window;
@@ -82,8 +83,9 @@ struct weft_group_options {
     uint64_t timeout_ms;
     /* The path of a file with the group's key: 32 octets, which its owner alone may read. NULL if there is none. */
     const char *key_file;
-    /* The epoch of the group. */
-    uint64_t epoch;
+    /* The register that has the members (`weft group create`): the path of a file, or etcd://HOST:PORT/KEY. NULL if
+     * there is none. */
+    const char *register_name;
     /* The octets of each replica's memory that the session works on. `range_at` is a multiple of 8. 0 and 0 stand for
      * all that the first replica has. */
     uint64_t range_at;
@@ -96,7 +98,7 @@ struct weft_group_options {
  * Opens a session. Blocks until all replicas are connected, at most `timeout_ms`.
  *
  * Returns the group, or NULL:
- *   EFAULT        `options` or `members` is NULL
+ *   EFAULT        `options` is NULL, or both `members` and `register_name`
  *   EINVAL        an option makes no sense
  *   ERANGE        the range ends beyond 2^64
  *   E2BIG         the struct has fields that this library does not know
@@ -109,6 +111,20 @@ struct weft_group_options {
  *   ENOTSUP       this process is a child of fork(), and its parent had called this function
  */
 struct weft_group *weft_group_open(const struct weft_group_options *options);
+
+/*
+ * Begins a new epoch of a group with a register: members that do not answer leave, spares take their place and get all
+ * octets. All sessions of the epoch before end (ESTALE, or ECONNRESET). The program opens another one then.
+ *
+ * With `from` the change is made only if the group is in that epoch, which weft_group_terms() tells of a session: then
+ * nobody else has used the group since. 0 stands for any epoch. `*epoch` is set to the new one, unless `epoch` is NULL.
+ *
+ * Returns 0, or -1: EFAULT, EINVAL, E2BIG, ENOKEY, ENOMEM, ENOTSUP as weft_group_open(), and
+ *   ESTALE        the group is not in epoch `from`, or other coordinators were always faster
+ *   ENODATA       no member has all acknowledged octets (`weft group repair --from-storage` may help)
+ *   ECONNREFUSED  the register does not answer, or has no group
+ */
+int weft_group_change_epoch(const struct weft_group_options *options, uint64_t from, uint64_t *epoch);
 
 /*
  * Ends a session and frees all that belongs to it. Waits for calls of other threads on it. What is under way may be

@@ -22,7 +22,7 @@ pub(crate) struct Options {
     pub(crate) piece: u64,
     pub(crate) timeout_ms: u64,
     pub(crate) key_file: *const c_char,
-    pub(crate) epoch: u64,
+    pub(crate) register_name: *const c_char,
     pub(crate) range_at: u64,
     pub(crate) range_len: u64,
     pub(crate) durability: u64,

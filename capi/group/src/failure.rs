@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::ffi::CString;
 
 use nix::errno::Errno;
-use weft_group::{OpError, SessionError};
+use weft_group::{ChangeError, MembershipError, OpError, RepairError, SessionError};
 
 /// The outcome of a function behind C's.
 pub(crate) type Outcome<T> = Result<T, Failure>;
@@ -77,6 +77,24 @@ impl From<SessionError> for Failure {
             SessionError::TimedOut => Errno::ETIMEDOUT,
             SessionError::Refused(_) => Errno::ECONNREFUSED,
             SessionError::Device(_) => Errno::ENOMEM,
+        };
+        Self::new(errno, error)
+    }
+}
+
+impl From<MembershipError> for Failure {
+    fn from(error: MembershipError) -> Self {
+        Self::new(Errno::ECONNREFUSED, error)
+    }
+}
+
+impl From<RepairError> for Failure {
+    fn from(error: RepairError) -> Self {
+        let errno = match &error {
+            RepairError::Membership(_) => Errno::ECONNREFUSED,
+            RepairError::Change(ChangeError::Overtaken | ChangeError::SourceLost) => Errno::ESTALE,
+            RepairError::Change(ChangeError::NoSource { .. }) => Errno::ENODATA,
+            RepairError::Change(ChangeError::Confused) => Errno::EIO,
         };
         Self::new(errno, error)
     }

@@ -8,12 +8,13 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use nix::errno::Errno;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
-use weft_group::{Member, Options, Session};
+use weft_group::{Coordinator, Options, Session, Wish};
 use weft_netif::Ground;
 use weft_rnic::{Config, Device, Progress};
 
 use crate::failure::{Failure, Outcome};
 use crate::group::Group;
+use crate::options::Target;
 
 /// The open groups of this process.
 #[derive(Debug)]
@@ -42,7 +43,38 @@ impl Groups {
     ///
     /// # Errors
     /// Those of [`Session::open`] and of the device.
-    pub(crate) fn open(&self, members: &[Member], options: &Options) -> Outcome<usize> {
+    pub(crate) fn open(&self, target: &Target, options: &Options) -> Outcome<usize> {
+        let device = self.device()?;
+        let session = match target {
+            Target::Members(members) => Session::open(&device, members, options)?,
+            Target::Register(membership) => {
+                let coordinator = Coordinator::new(&device, &**membership, options);
+                coordinator.open(&coordinator.record()?)?
+            }
+        };
+        // A name is odd, so that no address of a struct is one, and it lies where no memory is.
+        let name = self.next.fetch_add(1, Ordering::Relaxed).wrapping_mul(2).wrapping_add(1);
+        let entry = Arc::new(Entry { group: Mutex::new(Some(Group::new(session))), device });
+        self.live.write().unwrap_or_else(PoisonError::into_inner).insert(name, entry);
+        Ok(name)
+    }
+
+    /// Begins a new epoch, and returns it.
+    ///
+    /// # Errors
+    /// Those of [`Coordinator::change`] and of the device; `EINVAL` without a register.
+    pub(crate) fn change_epoch(&self, target: &Target, options: &Options, from: u64) -> Outcome<u64> {
+        let Target::Register(membership) = target else {
+            return Err(Failure::invalid("register_name: only a register has epochs"));
+        };
+        let device = self.device()?;
+        let wish = Wish { from: Some(from).filter(|from| *from > 0), is_from_storage: false };
+        let record = Coordinator::new(&device, &**membership, options).change(wish, |_| {})?;
+        Ok(record.epoch)
+    }
+
+    /// Returns the device of this process.
+    fn device(&self) -> Outcome<Device> {
         let process = std::process::id();
         let owner = self.owner.compare_exchange(0, process, Ordering::Relaxed, Ordering::Relaxed);
         if owner.is_err_and(|owner| owner != process) {
@@ -52,13 +84,7 @@ impl Groups {
         let known = self.live.read().unwrap_or_else(PoisonError::into_inner);
         let device = known.values().next().map(|entry| entry.device.clone());
         drop(known);
-        let device = device.map_or_else(open_device, Ok)?;
-        let group = Group::new(Session::open(&device, members, options)?);
-        // A name is odd, so that no address of a struct is one, and it lies where no memory is.
-        let name = self.next.fetch_add(1, Ordering::Relaxed).wrapping_mul(2).wrapping_add(1);
-        let entry = Arc::new(Entry { group: Mutex::new(Some(group)), device });
-        self.live.write().unwrap_or_else(PoisonError::into_inner).insert(name, entry);
-        Ok(name)
+        device.map_or_else(open_device, Ok)
     }
 
     /// Does something with the group of this name. Waits for other threads that do.

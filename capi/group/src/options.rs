@@ -7,16 +7,45 @@ use std::path::Path;
 use std::time::Duration;
 
 use nix::errno::Errno;
-use weft_group::{Durability, Key, MAX_REPLICAS, MAX_WINDOW, Member, Options, Topology};
+use weft_group::{
+    Durability, Key, MAX_REPLICAS, MAX_WINDOW, Member, Membership, Options, Topology, register,
+};
 
 use crate::abi;
 use crate::failure::{Failure, Outcome};
+
+/// Where a program has the members of a group from.
+pub(crate) enum Target {
+    Members(Vec<Member>),
+    Register(Box<dyn Membership + Send>),
+}
+
+/// Reads where the members come from.
+///
+/// # Errors
+/// `EFAULT` if there are none, `EINVAL` for what makes no sense.
+pub(crate) fn target(
+    members: Option<&CStr>,
+    register_name: Option<&CStr>,
+    options: &Options,
+) -> Outcome<Target> {
+    match (members, register_name) {
+        (Some(_), Some(_)) => Err(Failure::invalid("members: register_name has the members")),
+        (Some(members), None) => Ok(Target::Members(self::members(members)?)),
+        (None, Some(name)) => {
+            let text = name.to_str().map_err(|_| Failure::invalid("register_name: this is no UTF-8"))?;
+            let wrong = |error| Failure::invalid(format_args!("register_name: {error}"));
+            Ok(Target::Register(register(text, options.timeout).map_err(wrong)?))
+        }
+        (None, None) => Err(Failure::null("members")),
+    }
+}
 
 /// Reads a list of addresses.
 ///
 /// # Errors
 /// `EINVAL`, with the address that is none.
-pub(crate) fn members(list: &CStr) -> Outcome<Vec<Member>> {
+fn members(list: &CStr) -> Outcome<Vec<Member>> {
     let list = list.to_str().map_err(|_| Failure::invalid("members: this is no UTF-8"))?;
     let members = list.split(',').map(|one| {
         let address: SocketAddr = one.trim().parse().map_err(|_| {
@@ -87,8 +116,8 @@ pub(crate) fn options(given: &abi::Options, key_file: Option<&CStr>) -> Outcome<
         let failed = |why| Failure::new(Errno::ENOKEY, format_args!("key_file: {}: {why}", path.display()));
         Key::read(path).map_err(failed)
     });
-    let (epoch, key) = (given.epoch, key.transpose()?);
-    Ok(Options { topology, window, piece, timeout, range, epoch, key, durability })
+    let key = key.transpose()?;
+    Ok(Options { topology, window, piece, timeout, range, key, durability, ..plain })
 }
 
 /// Returns the number, or another one instead of 0; `None` if it is too large for any.
@@ -117,7 +146,6 @@ mod tests {
             window: 4096,
             piece: 1 << 20,
             timeout_ms: 1,
-            epoch: 7,
             range_at: 8,
             range_len: 5,
             durability: 1,
@@ -125,7 +153,7 @@ mod tests {
         };
         let read = options(&given, None).unwrap();
         assert_eq!((read.topology, read.window, read.piece), (Topology::Fan, 4096, 1 << 20));
-        assert_eq!((read.timeout, read.epoch, read.range), (Duration::from_millis(1), 7, Some(8..13)));
+        assert_eq!((read.timeout, read.range), (Duration::from_millis(1), Some(8..13)));
         assert_eq!(read.durability, Durability::Volatile);
         let all = members(c"10.0.0.1:7471, [fd00::1]:1").unwrap();
         assert_eq!(all.iter().map(|one| one.address.port()).collect::<Vec<_>>(), [7471, 1]);

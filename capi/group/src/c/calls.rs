@@ -3,26 +3,52 @@
 
 use core::ffi::{c_char, c_int, c_void};
 
-use weft_group::{Copy, Done, Fresh, MAX_REPLICAS, Op, Swap};
+use weft_group::{Copy, Done, Fresh, MAX_REPLICAS, Op, Options, Swap};
 
 use super::boundary::{answer, lent, lent_mut, read, size, store, string, write};
 use crate::abi;
 use crate::failure::{Failure, Outcome, last};
 use crate::group::Group;
 use crate::groups::GROUPS;
-use crate::options;
+use crate::options::{self, Target};
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn weft_group_open(given: *const abi::Options) -> *mut abi::Group {
     answer(core::ptr::null_mut(), || {
         // SAFETY: the program's argument.
-        let given = unsafe { read(given, size(given, abi::LEAST_OPTIONS, "options")?, "options") }?;
-        // SAFETY: the program's strings.
-        let (members, key_file) = unsafe { (string(given.members), string(given.key_file)) };
-        let members = options::members(members.ok_or_else(|| Failure::null("members"))?)?;
-        let name = GROUPS.open(&members, &options::options(&given, key_file)?)?;
-        Ok(core::ptr::without_provenance_mut(name))
+        let (target, options) = unsafe { target(given) }?;
+        Ok(core::ptr::without_provenance_mut(GROUPS.open(&target, &options)?))
     })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn weft_group_change_epoch(
+    given: *const abi::Options,
+    from: u64,
+    epoch: *mut u64,
+) -> c_int {
+    answer(-1, || {
+        // SAFETY: the program's argument.
+        let (target, options) = unsafe { target(given) }?;
+        let begun = GROUPS.change_epoch(&target, &options, from)?;
+        // SAFETY: the program's place for the epoch.
+        Ok(unsafe { self::begun(epoch, begun) })
+    })
+}
+
+/// Reads the options of a program.
+///
+/// # Safety
+/// `given` is NULL, or points to a struct of the size that stands in it, whose strings are strings.
+unsafe fn target(given: *const abi::Options) -> Outcome<(Target, Options)> {
+    // SAFETY: as the caller says.
+    let given = unsafe { read(given, size(given, abi::LEAST_OPTIONS, "options")?, "options") }?;
+    // SAFETY: as the caller says.
+    let (members, key_file) = unsafe { (string(given.members), string(given.key_file)) };
+    // SAFETY: as the caller says.
+    let register_name = unsafe { string(given.register_name) };
+    let options = options::options(&given, key_file)?;
+    Ok((options::target(members, register_name, &options)?, options))
 }
 
 #[unsafe(no_mangle)]

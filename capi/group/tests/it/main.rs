@@ -106,6 +106,26 @@ fn a_lost_replica_ends_the_session() {
     assert_eq!(running.finish(), "ok\n");
 }
 
+/// A program of a group with a register loses a member, begins a new epoch with the spare and goes on.
+#[test]
+fn a_program_changes_the_epoch_and_goes_on() {
+    let Some(installed) = Installed::new() else { return };
+    let mut hosts = Hosts::new(3);
+    let named = |host: &str| weft_group::Host { id: host.to_owned(), addr: host.to_owned() };
+    let spares = hosts.members().split(',').map(named).collect();
+    let record = weft_group::Record::found("c", spares, 2, (weft_group::Topology::Chain, LEN as u64));
+    let register = installed.path("register");
+    let made = weft_group::Membership::swap(&weft_group::FileRegister::new(&register), None, &record);
+    assert_eq!(made, Ok(true));
+    let program = installed.compile("tests/programs/epochs.c");
+    let mut running = installed.start(&[], &program, &[register.to_str().unwrap()]);
+    running.expect("opened");
+    drop(hosts.0.remove(0));
+    running.go_on();
+    assert_eq!(running.finish(), "ok\n");
+    assert!(hosts.0.iter().all(|host| host.contents()[..14] == *b"before, after "));
+}
+
 /// A child of fork has none of its parent's groups, and the parent keeps them.
 #[test]
 fn a_child_of_fork_has_no_groups() {
@@ -146,7 +166,7 @@ fn the_header_and_the_library_declare_the_same() {
     let symbols = String::from_utf8(symbols.stdout).unwrap();
     let exported: BTreeSet<&str> = symbols.lines().filter_map(|line| line.split(' ').next_back()).collect();
     assert_eq!(exported, declared);
-    assert_eq!(exported.len(), 13);
+    assert_eq!(exported.len(), 14);
 }
 
 /// Runs programs under valgrind: the library touches only memory that it may, and loses none.
