@@ -123,6 +123,33 @@ fn a_group_that_has_restarted_goes_on_from_its_files() {
     assert_eq!(client("read", "0 3"), ["\0\0\0"]);
 }
 
+/// All hosts lose their power right after a spare has joined. Its file has what older epochs had flushed.
+#[test]
+fn a_spare_that_has_joined_has_flushed() {
+    let folder = Folder::new();
+    let register = path_in(&folder, "group");
+    let file = |at: usize| format!("--file {} --size 200000", path_in(&folder, &format!("replica{at}")));
+    let mut servers: Vec<Server> = (0..3).map(|at| Server::start("127.0.0.1:0", &file(at))).collect();
+    let [a, b, c] = [0, 1, 2].map(|at| servers[at].address.clone());
+    good(run(&format!("group create --register {register} {a} {b} --spare {c}")));
+    let client =
+        |what: &str, rest: &str| good(run(&format!("group client {what} --register {register} {rest}")));
+    client("write", "100000 flushed");
+    client("flush", "0 200000");
+    kill(&servers[0].process, Signal::KILL);
+    let repair = format!("group repair --register {register} --timeout 2");
+    assert_eq!(run(&repair).stdout[1], format!("members: {b} {c}"));
+    for server in servers.drain(1..) {
+        kill(&server.process, Signal::KILL);
+        server.process.finish();
+    }
+    // The first member of the epoch is lost for good.
+    let _spare = Server::start(&c, &file(2));
+    let alone = run(&format!("{repair} --from-storage"));
+    assert_eq!(alone.stdout[1], format!("members: {c}"), "{alone:?}");
+    assert_eq!(client("read", "100000 7"), ["flushed"]);
+}
+
 #[test]
 fn what_makes_no_sense_is_refused() {
     let folder = Folder::new();
