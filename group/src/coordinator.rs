@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use weft_rnic::Device;
 
-use crate::control::{Answer, Copying, Member, Named, Request, Seal, Status};
+use crate::control::{Member, Status};
 use crate::deadline::Deadline;
 use crate::epoch::change::{Ask, ChangeError, Reply};
+use crate::inquiry::{Inquiry, Replied};
 use crate::membership::record::{Host, Record, Seat};
 use crate::membership::{Membership, MembershipError, RepairError, Wish, change_epoch};
-use crate::opening::{Opening, Options, status};
+use crate::opening::{Options, status};
 use crate::random::random;
 use crate::session::{Session, SessionError};
 
@@ -107,38 +108,40 @@ impl<'a> Coordinator<'a> {
     /// Asks a host what a [`Change`](crate::Change) has it asked.
     pub fn ask(&self, ask: &Ask<'_>, report: &mut impl FnMut(&Report<'_>)) -> Reply {
         report(&Report::Asked(ask));
-        let (host, request) = match request(ask) {
-            Ok(Some(asked)) => asked,
-            Ok(None) => return Reply::Silent,
-            Err(reply) => return reply,
+        let mut inquiry = Inquiry::new(self.device, self.options.key.as_ref(), ask);
+        let outcome = self.wait_for(&mut inquiry, |done| report(&Report::Progress(done)));
+        let (reply, reason) = outcome.unwrap_or_else(|error| (Reply::Silent, Some(error.to_string())));
+        let silent = match ask {
+            Ask::Copy { from, .. } if reply == Reply::SourceLost => Some(*from),
+            _ => ask.host(),
         };
-        let answer = self.put(host, &request, |done| report(&Report::Progress(done)));
-        let reason = match answer {
-            Ok(Answer::Sealed(sealed)) => return Reply::Sealed(sealed),
-            Ok(Answer::Done) => return Reply::Done,
-            Ok(Answer::SourceLost(reason)) => {
-                if let Ask::Copy { from, .. } = ask {
-                    report(&Report::Silent(from, reason));
-                }
-                return Reply::SourceLost;
-            }
-            Ok(Answer::Denied(refusal)) => return Reply::Refused(refusal),
-            Ok(_) => "it has answered something else than was asked".into(),
-            Err(error) => error.to_string(),
-        };
-        report(&Report::Silent(host, reason));
-        Reply::Silent
+        if let (Some(host), Some(reason)) = (silent, reason) {
+            report(&Report::Silent(host, reason));
+        }
+        reply
     }
 
-    fn put(
+    /// Waits for an answer for as long as there is progress.
+    fn wait_for(
         &self,
-        host: &Host,
-        request: &Request,
-        progress: impl FnMut([u64; 2]),
-    ) -> Result<Answer, SessionError> {
-        let mut opening = Opening::new(self.device, self.options)?;
-        let (mut link, _) = opening.reach(host.address().map_err(SessionError::Refused)?)?;
-        opening.ask_long(&mut link, request, progress)
+        inquiry: &mut Inquiry,
+        mut progress: impl FnMut([u64; 2]),
+    ) -> Result<Replied, SessionError> {
+        let (mut deadline, mut last) = (Deadline::after(self.options.timeout), None);
+        loop {
+            if let Some(answer) = inquiry.poll() {
+                return Ok(answer);
+            }
+            if let Some(done) = inquiry.progress().filter(|done| Some(*done) != last) {
+                last = Some(done);
+                deadline = Deadline::after(self.options.timeout);
+                progress(done);
+            }
+            let left = deadline.left().ok_or(SessionError::TimedOut)?;
+            if !inquiry.wait(left.min(LOOK)) {
+                inquiry.look();
+            }
+        }
     }
 }
 
@@ -152,21 +155,6 @@ pub fn members(record: &Record) -> Result<Vec<Member>, String> {
     record.members.iter().map(member).collect()
 }
 
-/// Returns whom to ask, and what; nothing for questions to the register.
-fn request<'a>(ask: &Ask<'a>) -> Result<Option<(&'a Host, Request)>, Reply> {
-    Ok(Some(match *ask {
-        Ask::Read | Ask::Swap { .. } => return Ok(None),
-        Ask::Seal { host, epoch, base } => (host, Request::Seal(Seal { epoch, base })),
-        Ask::Copy { to, to_incarnation, from, from_incarnation, epoch } => {
-            let from = from.address().map_err(|_| Reply::SourceLost)?;
-            let named = Named { epoch, incarnation: to_incarnation };
-            (to, Request::Copy(Copying { to: named, from, from_incarnation }))
-        }
-        Ask::Flush { host, incarnation, epoch } => (host, Request::Flush(Named { epoch, incarnation })),
-        Ask::Finish { host, incarnation, epoch } => (host, Request::Finish(Named { epoch, incarnation })),
-    }))
-}
-
 /// Returns how long to wait before the next try. Two coordinators wait for different times.
 fn pause() -> Duration {
     let [octet] = random().unwrap_or([0]);
@@ -175,6 +163,8 @@ fn pause() -> Duration {
 
 /// How many timeouts of a host a change may take, with all that is tried again.
 const PATIENCE: u32 = 8;
+/// How long nothing may come before a host is asked how far it is.
+const LOOK: Duration = Duration::from_millis(200);
 
 impl core::fmt::Debug for Coordinator<'_> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {

@@ -13,15 +13,16 @@
 //! replica  the objects of a session at one replica
 //! session  the client's side of it
 //! control  the messages by which sessions are opened, greeting how each connection begins, link where they are sent
-//! server   a replica's side of that, opening the client's
+//! server   a replica's side of that; contact the client's: a request, or opening a session
 //! group    what stands on a session needs of it: mirror (a file), txlog (transactions), lock (between sessions)
 //! epoch    what a member remembers of epochs, and a change of epoch; membership: the record of a group
 //! keeper   where a member's state is stored; resync: which blocks of two members differ
-//! coordinator  asks the hosts in a change of epoch; managed: a client that changes the epoch when it loses its session
+//! coordinator  asks the hosts in a change of epoch, each by an inquiry; managed: a client that changes the epoch when it loses its session
 //! ```
 #![forbid(unsafe_code)]
 
 mod atomic;
+mod contact;
 mod control;
 mod coordinator;
 mod deadline;
@@ -31,6 +32,7 @@ mod epoch;
 pub mod fuzzing;
 mod greeting;
 mod group;
+mod inquiry;
 mod keeper;
 mod key;
 mod link;
@@ -51,6 +53,7 @@ mod slots;
 mod txlog;
 mod window;
 
+pub use contact::Asking;
 pub use control::{
     Answer, Copying, End, Hello, KEY_LEN, Lent, MAX_CONTROL, Malformed, Member, Named, Open, Opened, Request,
     Seal, SessionStatus, Status, VERSION, Welcome,
@@ -61,6 +64,7 @@ pub use epoch::change::{Ask, Change, ChangeError, Reply, Sealed};
 pub use epoch::{MemberState, Refusal};
 pub use greeting::{GREETING_LEN, Greeting, MAGIC, Token};
 pub use group::Group;
+pub use inquiry::{Inquiry, Replied};
 pub use keeper::{Keeper, KeeperError};
 pub use key::Key;
 pub use lock::{Lock, Owner, Step, backoff};
@@ -75,7 +79,7 @@ pub use message::{
 };
 pub use mirror::{Mirror, MirrorError};
 pub use op::{Copy, MAX_REPLICAS, Op, OpError, Replicas, Swap};
-pub use opening::{Options, status};
+pub use opening::{Opening, Options, status};
 pub use program::{ELEMENTS, Parts, Place, STEPS};
 pub use replica::{MAX_WINDOW, Replica, SetupError, Shape};
 pub use resync::{BLOCK, Hash, Hashing, differing, next_piece};

@@ -2,11 +2,13 @@
 
 use core::net::SocketAddr;
 use core::ops::Range;
+use std::collections::VecDeque;
 use std::time::Duration;
 
-use weft_rnic::{CmEvent, CompChannel, ConnParam, Device, EventQueue, News, Pd, Qp, Stag, Until};
+use weft_rnic::{Device, Stag};
 
-use crate::control::{Answer, Hello, Member, Open, Opened, Request, Status, VERSION, Welcome};
+use crate::contact::{Asking, Contact, Wiring, unexpected};
+use crate::control::{Answer, Member, Open, Opened, Request, Status};
 use crate::deadline::Deadline;
 use crate::durability::Durability;
 use crate::greeting::Greeting;
@@ -61,43 +63,15 @@ impl Session {
     /// # Errors
     /// [`SessionError::Refused`] names the replica and its reason.
     pub fn open(device: &Device, members: &[Member], options: &Options) -> Result<Self, SessionError> {
-        if members.is_empty() || members.len() > MAX_REPLICAS {
-            return Err(SessionError::Refused(format!("a group has 1 to {MAX_REPLICAS} replicas")));
+        let deadline = Deadline::after(options.timeout);
+        let drawn = random().map_err(|error| SessionError::Device(error.to_string()))?;
+        let mut opening = Opening::new(device, members, options, u64::from_ne_bytes(drawn))?;
+        loop {
+            if let Some(outcome) = opening.poll() {
+                return outcome;
+            }
+            opening.wait(deadline.left().ok_or(SessionError::TimedOut)?);
         }
-        let chains: Vec<&[Member]> = match options.topology {
-            Topology::Chain => vec![members],
-            Topology::Fan => members.chunks(1).collect(),
-        };
-        let mut opening = Opening::new(device, options)?;
-        let mut opened = Vec::new();
-        for (index, chain) in chains.iter().enumerate() {
-            let one = opening.open(chain).map_err(|error| match error {
-                SessionError::Refused(reason) if !reason.starts_with("replica ") => {
-                    SessionError::Refused(format!("replica {index} at {}: {reason}", chain[0].address))
-                }
-                error => error,
-            });
-            opened.push(one?);
-        }
-        let range = opening.range.clone().unwrap_or_default();
-        let terms = Terms {
-            replicas: chains[0].len(),
-            window: options.window,
-            len: range.end - range.start,
-            piece: options.piece,
-            epoch: options.epoch,
-            session: opening.session,
-            durability: options.durability,
-        };
-        let mut session = Self::with(device, terms, (chains.len(), options.timeout))?;
-        for ((lane, chain), (link, opened)) in session.lanes().iter_mut().zip(chains).zip(opened) {
-            (lane.target, lane.source) = (Stag(opened.data_in), Stag(opened.data_out));
-            lane.link = Some(link);
-            opening.connect(&lane.tail, chain[chain.len() - 1].address, Greeting::Outward(opened.outward))?;
-            opening.connect(&lane.head, chain[0].address, Greeting::Inward(opened.inward))?;
-            opening.await_connections(2)?;
-        }
-        Ok(session)
     }
 }
 
@@ -106,161 +80,200 @@ impl Session {
 /// # Errors
 /// [`SessionError`].
 pub fn status(device: &Device, address: SocketAddr, options: &Options) -> Result<Status, SessionError> {
-    let opening = Opening::new(device, options)?;
-    let (mut link, _) = opening.reach(address)?;
-    match opening.ask(&mut link, &Request::Status)? {
-        Answer::Status(status) => Ok(status),
-        answer => Err(unexpected(&answer)),
+    let deadline = Deadline::after(options.timeout);
+    let mut asking = Asking::new(device, address, options.key.as_ref(), Request::Status)?;
+    loop {
+        match asking.poll() {
+            Some(Ok(Answer::Status(status))) => return Ok(status),
+            Some(answer) => return Err(unexpected(&answer?)),
+            None => asking.wait(deadline.left().ok_or(SessionError::TimedOut)?),
+        };
     }
 }
 
-/// A session while it is being opened.
-pub(crate) struct Opening<'a> {
-    device: &'a Device,
-    options: &'a Options,
-    pd: Pd,
-    channel: CompChannel,
-    queue: EventQueue,
-    deadline: Deadline,
-    session: u64,
+/// A session while it is being opened. It is a state machine that is polled, and has no clock.
+#[derive(Debug)]
+pub struct Opening {
+    wiring: Wiring,
+    options: Options,
+    members: Vec<Member>,
+    /// The number of the session.
+    number: u64,
     range: Option<Range<u64>>,
+    /// The head of a chain that is asked for the session.
+    contact: Option<Contact>,
+    /// What the heads have answered whose chains are not connected yet, the first chain first.
+    opened: VecDeque<(Link, Opened)>,
+    /// Once all heads have answered.
+    session: Option<Session>,
+    /// Chains whose connections were begun.
+    begun: usize,
+    /// Connections that were begun and are not there.
+    missing: usize,
 }
 
-impl<'a> Opening<'a> {
-    pub(crate) fn new(device: &'a Device, options: &'a Options) -> Result<Self, SessionError> {
-        let failed = |error: std::io::Error| SessionError::Device(error.to_string());
-        Ok(Self {
-            device,
-            options,
-            pd: device.alloc_pd(),
-            channel: device.create_comp_channel().map_err(failed)?,
-            queue: EventQueue::new().map_err(failed)?,
-            deadline: Deadline::after(options.timeout),
-            session: u64::from_ne_bytes(random().map_err(failed)?),
+impl Opening {
+    /// Begins to open a session with these replicas, the head first. The caller has drawn `number`: no other session of the
+    /// epoch has it.
+    ///
+    /// # Errors
+    /// As [`Session::open`].
+    pub fn new(
+        device: &Device,
+        members: &[Member],
+        options: &Options,
+        number: u64,
+    ) -> Result<Self, SessionError> {
+        if members.is_empty() || members.len() > MAX_REPLICAS {
+            return Err(SessionError::Refused(format!("a group has 1 to {MAX_REPLICAS} replicas")));
+        }
+        let mut opening = Self {
+            wiring: Wiring::new(device)?,
+            options: options.clone(),
+            members: members.to_vec(),
+            number,
             range: options.range.clone(),
+            contact: None,
+            opened: VecDeque::new(),
+            session: None,
+            begun: 0,
+            missing: 0,
+        };
+        opening.ask_head().map_err(|error| opening.named(error))?;
+        Ok(opening)
+    }
+
+    /// Returns the session once it is open, or why it is not. It is not to be called again after that.
+    ///
+    /// # Errors
+    /// As [`Session::open`].
+    pub fn poll(&mut self) -> Option<Result<Session, SessionError>> {
+        let outcome = self.advance()?;
+        Some(outcome.and_then(|()| self.session.take().ok_or(SessionError::Lost(None))))
+    }
+
+    /// Sleeps until there may be something to poll for, at most for so long.
+    fn wait(&mut self, left: Duration) {
+        let is_connecting = self.contact.as_ref().is_none_or(Contact::is_connecting);
+        self.wiring.wait(is_connecting, left);
+    }
+
+    /// Goes on until something has to be awaited.
+    fn advance(&mut self) -> Option<Result<(), SessionError>> {
+        while let Some(mut contact) = self.contact.take() {
+            let Some(answer) = self.poll_head(&mut contact) else {
+                self.contact = Some(contact);
+                return None;
+            };
+            if let Err(error) = self.take_opened(contact, answer) {
+                return Some(Err(self.named(error)));
+            }
+        }
+        loop {
+            while self.missing > 0 {
+                if let Err(error) = self.wiring.connected()? {
+                    return Some(Err(error));
+                }
+                self.missing -= 1;
+            }
+            match self.connect_chain() {
+                Ok(true) => {}
+                Ok(false) => return Some(Ok(())),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+
+    /// Begins to ask the head of the next chain. Returns false if there is none.
+    fn ask_head(&mut self) -> Result<bool, SessionError> {
+        let Some(chain) = self.chain(self.opened.len()) else { return Ok(false) };
+        let address = chain[0].address;
+        self.contact = Some(Contact::new(&self.wiring, address, self.options.key.as_ref())?);
+        Ok(true)
+    }
+
+    fn poll_head(&mut self, contact: &mut Contact) -> Option<Result<Answer, SessionError>> {
+        let members = self.chain(self.opened.len()).unwrap_or_default().to_vec();
+        let Self { wiring, range, options, .. } = self;
+        contact.poll(wiring, |welcome| {
+            Request::Open(Open {
+                epoch: options.epoch,
+                session: self.number,
+                members,
+                index: 0,
+                range: range.get_or_insert(0..welcome.size).clone(),
+                window: options.window,
+            })
         })
     }
 
-    /// Asks the head of a chain for the session.
-    fn open(&mut self, chain: &[Member]) -> Result<(Link, Opened), SessionError> {
-        let (mut link, welcome) = self.reach(chain[0].address)?;
-        let open = Open {
-            epoch: self.options.epoch,
-            session: self.session,
-            members: chain.to_vec(),
-            index: 0,
-            range: self.range.get_or_insert(0..welcome.size).clone(),
-            window: self.options.window,
+    /// Takes the answer of a head. Goes on with the next one, or makes the session.
+    fn take_opened(
+        &mut self,
+        contact: Contact,
+        answer: Result<Answer, SessionError>,
+    ) -> Result<(), SessionError> {
+        let opened = match answer? {
+            Answer::Opened(opened) => opened,
+            answer => return Err(unexpected(&answer)),
         };
-        match self.ask(&mut link, &Request::Open(open))? {
-            Answer::Opened(opened) => Ok((link, opened)),
-            answer => Err(unexpected(&answer)),
-        }
-    }
-
-    /// Connects the control plane to a replica, and says Hello.
-    pub(crate) fn reach(&self, address: SocketAddr) -> Result<(Link, Welcome), SessionError> {
-        let mut link = Link::new(self.device, &self.pd, &self.channel)?;
-        self.connect(link.qp(), address, Greeting::Control)?;
-        self.await_connections(1)?;
-        let key = self.options.key.as_ref().map(Key::octets);
-        match self.ask(&mut link, &Request::Hello(Hello { version: VERSION, key }))? {
-            Answer::Welcome(welcome) => Ok((link, welcome)),
-            answer => Err(unexpected(&answer)),
-        }
-    }
-
-    fn connect(&self, qp: &Qp, address: SocketAddr, greeting: Greeting) -> Result<(), SessionError> {
-        let events = self.device.events_on(&self.queue);
-        let private_data = greeting.encode();
-        let param = ConnParam { private_data: &private_data, peer_to_peer: Some(true), ..ConnParam::NONE };
-        let connected = self.device.connect(&events, qp, address, param);
-        connected.map_err(|error| SessionError::Refused(format!("cannot connect to {address}: {error}")))
-    }
-
-    fn await_connections(&self, count: usize) -> Result<(), SessionError> {
-        for _ in 0..count {
-            let left = self.deadline.left().ok_or(SessionError::TimedOut)?;
-            let devices = core::slice::from_ref(self.device);
-            let notice = self.queue.wait_for(devices, Until::Time(left), || self.queue.pop());
-            match notice.map(|notice| notice.news) {
-                Some(News::Event(CmEvent::Established { .. })) => {}
-                Some(News::Event(CmEvent::ConnectError { reason, .. })) => {
-                    return Err(SessionError::Refused(reason.to_string()));
-                }
-                Some(News::Event(CmEvent::Rejected { .. })) => {
-                    return Err(SessionError::Refused("it does not take the connection".into()));
-                }
-                Some(_) => return Err(SessionError::Lost(None)),
-                None => return Err(SessionError::TimedOut),
-            }
+        self.opened.push_back((contact.into_link(), opened));
+        if !self.ask_head()? {
+            self.session = Some(self.make()?);
         }
         Ok(())
     }
 
-    pub(crate) fn ask(&self, link: &mut Link, request: &Request) -> Result<Answer, SessionError> {
-        let gone = |_| SessionError::Refused("it has gone".into());
-        link.send(&request.encode()).map_err(gone)?;
-        match self.receive(link, self.deadline)? {
-            Some(Answer::Refused(reason)) => Err(SessionError::Refused(reason)),
-            Some(answer) => Ok(answer),
-            None => Err(SessionError::TimedOut),
+    fn make(&self) -> Result<Session, SessionError> {
+        let range = self.range.clone().unwrap_or_default();
+        let terms = Terms {
+            replicas: self.chain_len(),
+            window: self.options.window,
+            len: range.end - range.start,
+            piece: self.options.piece,
+            epoch: self.options.epoch,
+            session: self.number,
+            durability: self.options.durability,
+        };
+        let chains = self.members.len() / self.chain_len();
+        Ok(Session::with(self.wiring.device(), terms, (chains, self.options.timeout))?)
+    }
+
+    /// Begins the connections of the next chain. Returns false if there is none.
+    fn connect_chain(&mut self) -> Result<bool, SessionError> {
+        let Some((link, opened)) = self.opened.pop_front() else { return Ok(false) };
+        let ends =
+            self.chain(self.begun).and_then(|chain| Some([chain.first()?.address, chain.last()?.address]));
+        let lane = self.session.as_mut().and_then(|session| session.lanes().get_mut(self.begun));
+        let (Some([head, tail]), Some(lane)) = (ends, lane) else { return Ok(false) };
+        (lane.target, lane.source) = (Stag(opened.data_in), Stag(opened.data_out));
+        lane.link = Some(link);
+        self.wiring.connect(&lane.tail, tail, Greeting::Outward(opened.outward))?;
+        self.wiring.connect(&lane.head, head, Greeting::Inward(opened.inward))?;
+        (self.begun, self.missing) = (self.begun + 1, 2);
+        Ok(true)
+    }
+
+    /// Returns the replicas of a chain.
+    fn chain(&self, index: usize) -> Option<&[Member]> {
+        self.members.chunks(self.chain_len()).nth(index)
+    }
+
+    const fn chain_len(&self) -> usize {
+        match self.options.topology {
+            Topology::Chain => self.members.len(),
+            Topology::Fan => 1,
         }
     }
 
-    /// Asks for something that takes long. Meanwhile it asks again and again how far it is, and hands that to `progress`. It
-    /// waits for as long as there is progress.
-    pub(crate) fn ask_long(
-        &mut self,
-        link: &mut Link,
-        request: &Request,
-        mut progress: impl FnMut([u64; 2]),
-    ) -> Result<Answer, SessionError> {
-        let gone = |_| SessionError::Refused("it has gone".into());
-        link.send(&request.encode()).map_err(gone)?;
-        let (mut last, mut is_asked) = (None, false);
-        while self.deadline.left().is_some() {
-            match self.receive(link, Deadline::after(LOOK))? {
-                Some(Answer::Status(status)) => {
-                    is_asked = false;
-                    if let Some(done) = status.progress.filter(|done| Some(*done) != last) {
-                        last = Some(done);
-                        self.deadline = Deadline::after(self.options.timeout);
-                        progress(done);
-                    }
-                }
-                Some(Answer::Refused(reason)) => return Err(SessionError::Refused(reason)),
-                Some(answer) => return Ok(answer),
-                None if is_asked => {}
-                None => {
-                    link.send(&Request::Status.encode()).map_err(gone)?;
-                    is_asked = true;
-                }
+    /// Has a refusal name the replica from which it comes.
+    fn named(&self, error: SessionError) -> SessionError {
+        let index = self.opened.len();
+        match (error, self.chain(index)) {
+            (SessionError::Refused(reason), Some(chain)) if !reason.starts_with("replica ") => {
+                SessionError::Refused(format!("replica {index} at {}: {reason}", chain[0].address))
             }
-        }
-        Err(SessionError::TimedOut)
-    }
-
-    /// Waits for an answer; `None` when the deadline has passed.
-    fn receive(&self, link: &mut Link, deadline: Deadline) -> Result<Option<Answer>, SessionError> {
-        loop {
-            link.collect();
-            if let Some(octets) = link.receive().map_err(|_| SessionError::Refused("it has gone".into()))? {
-                let answer = Answer::parse(&octets);
-                return answer.map(Some).map_err(|error| SessionError::Refused(error.to_string()));
-            }
-            let Some(left) = deadline.left() else { return Ok(None) };
-            self.channel.wait(Some(left));
+            (error, _) => error,
         }
     }
-}
-
-/// How long nothing may come before it is asked how far something is.
-const LOOK: Duration = Duration::from_millis(200);
-
-fn unexpected(answer: &Answer) -> SessionError {
-    SessionError::Refused(match answer {
-        Answer::Ended(_) => "it has ended the session at once".into(),
-        _ => "it has answered something else than was asked".into(),
-    })
 }

@@ -82,6 +82,17 @@ pub enum Ask<'a> {
     },
 }
 
+impl<'a> Ask<'a> {
+    /// Returns the host that is asked; none if it is the register.
+    pub const fn host(&self) -> Option<&'a Host> {
+        match *self {
+            Self::Read | Self::Swap { .. } => None,
+            Self::Copy { to, .. } => Some(to),
+            Self::Seal { host, .. } | Self::Flush { host, .. } | Self::Finish { host, .. } => Some(host),
+        }
+    }
+}
+
 /// What came back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
