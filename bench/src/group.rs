@@ -5,6 +5,7 @@
 //!   work.rs      what a client asks for, and what the replicas have to have behind that
 //!   chain.rs     replicas, each a process, and what their threads use
 //!   replica.rs   the program of a replica; driven.rs: one that does the work by itself
+//!   network.rs   what is between a client and its replicas
 //!   files.rs     where replicas have their files
 //!   members.rs   replicas as users start them; ycsb.rs, redis.rs: databases at them
 //! ```
@@ -15,6 +16,7 @@ mod driven;
 mod figures;
 mod files;
 mod members;
+mod network;
 mod redis;
 mod replica;
 pub(crate) mod terms;

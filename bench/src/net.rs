@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   scene.rs     the network: loopback, a TAP device, a veth between two network namespaces of the benchmark's own
+//!   namespace.rs  a network namespace that stands for a host
 //!   place.rs     two threads that work in rounds
 //!   work.rs      the messages of a round
 //!   verbs.rs     ours      kernel.rs   plain sockets      raw.rs, device.rs   smoltcp alone, with offloads
@@ -12,6 +13,7 @@
 mod device;
 mod fabric;
 mod kernel;
+pub(crate) mod namespace;
 mod place;
 mod raw;
 pub(crate) mod scene;

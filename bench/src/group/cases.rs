@@ -5,6 +5,7 @@ use std::thread::available_parallelism;
 use weft_group::Topology;
 
 use super::chain::Plan;
+use super::network::{Delay, Network, Site};
 use super::redis::{self, Asking};
 use super::terms::Mode;
 use super::work::{Gauge, Kind, Work};
@@ -14,7 +15,7 @@ use crate::hog::Hog;
 use crate::process::Outcome;
 
 /// All comparisons.
-pub(super) static CASES: [Case; 30] = [
+pub(super) static CASES: [Case; 34] = [
     case("group/write-1k", Quantity::Micros, DRIVEN, |_, _| beside_all(write(1024))),
     case("group/copy-1k", Quantity::Micros, DRIVEN, |_, _| beside_all(work(Kind::Copy, 1024))),
     case("group/swap", Quantity::Micros, DRIVEN, |_, _| beside_all(work(Kind::Swap, 8))),
@@ -24,6 +25,10 @@ pub(super) static CASES: [Case; 30] = [
     case("group/file-write-flush-1k", Quantity::Micros, SYNCING, |_, _| {
         beside_syncing(work(Kind::Persist, 1024).on_files())
     }),
+    case("group/switch-host-1k", Quantity::Micros, BETWEEN, |_, _| between(Site::Host, Delay::None)),
+    case("group/switch-packet-1k", Quantity::Micros, BETWEEN, |_, _| between(Site::Packet, Delay::None)),
+    case("group/netem-host-1k", Quantity::Micros, BETWEEN, |_, _| between(Site::Host, Delay::Netem)),
+    case("group/netem-packet-1k", Quantity::Micros, BETWEEN, |_, _| between(Site::Packet, Delay::Netem)),
     case("group/rate-1k", Quantity::Rate, FASTER, |_, _| beside_all(write(1024).deep(16))),
     case("group/stream-64k", Quantity::Throughput, FASTER, |_, _| beside_all(write(1 << 16).deep(8))),
     case("group/stream-64k-hops", Quantity::Throughput, ONE_HOP, |_, _| {
@@ -106,6 +111,11 @@ fn beside_syncing(work: Work) -> Outcome<Sides> {
     Ok(Sides { ours: work.start()?, references: references.into_iter().collect::<Outcome<_>>()? })
 }
 
+/// Returns writes between hosts.
+fn between(ground: Site, delay: Delay) -> Outcome<Sides> {
+    beside_sleep(write(1024).over(Network::Switched { ground, delay }), Work::start)
+}
+
 /// Returns the work beside the same with replicas whose program sleeps.
 fn beside_sleep(work: Work, start: fn(Work) -> Outcome<Box<dyn Side>>) -> Outcome<Sides> {
     Ok(Sides { ours: start(work)?, references: vec![start(work.with(Mode::Sleep))?] })
@@ -145,6 +155,8 @@ const POLL: Reference = Reference::shown("driven, in poll(2)");
 const SPIN: Reference = Reference::shown("driven, spinning");
 const DRIVEN: &[Reference] = &[at_most(1.0), POLL, SPIN];
 const SYNCING: &[Reference] = &[at_most(1.0), POLL];
+/// Hosts are for root.
+const BETWEEN: &[Reference] = &[Reference { is_optional: true, ..at_most(1.0) }];
 const FASTER: &[Reference] = &[Reference::with_target(SLEEPING, Target::RatioAtLeast(1.0)), POLL, SPIN];
 /// Not everybody may give a thread real-time priority.
 const FIFO: &[Reference] = &[Reference { is_optional: true, ..at_most(0.1) }];

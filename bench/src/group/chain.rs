@@ -8,9 +8,10 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use weft_group::{Durability, Session, Terms};
-use weft_rnic::{CmEvent, Config, ConnParam, Device, EventChannel, Ground, Progress, Qp, Stag};
+use weft_rnic::{CmEvent, ConnParam, Device, EventChannel, Progress, Qp, Stag};
 
 use super::files;
+use super::network::{self, Network};
 use super::terms::Mode;
 use crate::case::Trouble;
 use crate::process::{Folder, Outcome, say};
@@ -20,6 +21,7 @@ use crate::process::{Folder, Outcome, say};
 pub(super) struct Plan {
     pub(super) mode: Mode,
     pub(super) replicas: usize,
+    pub(super) network: Network,
     /// Slots of a session.
     pub(super) window: u32,
     /// Octets of a session's range.
@@ -70,15 +72,17 @@ impl Chain {
         let files = plan.has_files.then(files::folder).transpose()?;
         let start = |index| Program::start(plan, index, files.as_ref());
         let mut programs = (0..plan.replicas).map(start).collect::<Outcome<Vec<_>>>()?;
-        // The client's thread drives its device, and sleeps nowhere.
-        let config = Config { progress: Progress::Manual, ..Config::host(Ipv4Addr::LOCALHOST.into(), 99) };
-        let device = Device::open(Ground::Host, config).map_err(say("opening a device"))?;
-        let events = device.create_event_channel().map_err(say("making a channel"))?;
-        let mut sessions = Vec::new();
-        for number in 0..plan.sessions {
-            sessions.push(open(plan, &device, &events, &mut programs, number as u64 + 1)?);
-        }
-        Ok(Self { sessions, programs, _events: events, _device: device, _files: files })
+        plan.network.at_client(|| {
+            // The client's thread drives its device, and sleeps nowhere.
+            let (address, interface) = (plan.network.client(), plan.network.interface());
+            let device = network::open(address, interface, 99, Progress::Manual)?;
+            let events = device.create_event_channel().map_err(say("making a channel"))?;
+            let mut sessions = Vec::new();
+            for number in 0..plan.sessions {
+                sessions.push(open(plan, &device, &events, &mut programs, number as u64 + 1)?);
+            }
+            Ok(Self { sessions, programs, _events: events, _device: device, _files: files })
+        })
     }
 
     /// Has all programs do what a line says, at the same time, and returns their answers.
@@ -178,7 +182,7 @@ fn connect(device: &Device, events: &EventChannel, qp: &Qp, address: SocketAddr)
 impl Program {
     fn start(plan: &Plan, index: usize, files: Option<&Folder>) -> Outcome<Self> {
         let own = std::env::current_exe().map_err(say("finding this program"))?;
-        let mut command = Command::new(own);
+        let mut command = plan.network.command(index, own.as_ref())?;
         command.args(["bench", "group", "replica", "--mode", plan.mode.name()]);
         for (name, value) in [
             ("--index", index),
@@ -188,6 +192,10 @@ impl Program {
             ("--sessions", plan.sessions),
         ] {
             command.arg(name).arg(value.to_string());
+        }
+        command.args(["--address", &plan.network.replica(index).to_string()]);
+        if let Some(interface) = plan.network.interface() {
+            command.args(["--interface", interface]);
         }
         if let Some(files) = files {
             command.arg("--file").arg(files.path().join(index.to_string()));

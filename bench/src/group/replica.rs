@@ -12,7 +12,7 @@
 //!   rest               it has ended                                  rests
 //! ```
 
-use core::net::{Ipv4Addr, SocketAddr};
+use core::net::SocketAddr;
 use std::fs::File;
 use std::io::{BufRead, Write};
 use std::sync::Arc;
@@ -21,11 +21,10 @@ use std::thread;
 use std::time::Duration;
 
 use weft_group::{Replica, Shape};
-use weft_rnic::{
-    CmEvent, Config, ConnParam, Device, EventChannel, Ground, Listener, Progress, Qp, Region, Stag,
-};
+use weft_rnic::{CmEvent, ConnParam, Device, EventChannel, Listener, Progress, Qp, Region, Stag};
 
 use super::driven::{Busy, Driven};
+use super::network;
 use super::terms::{Mode, ReplicaArgs};
 use crate::case::Trouble;
 use crate::process::{Outcome, say};
@@ -33,7 +32,7 @@ use crate::process::{Outcome, say};
 /// Plays a replica until the input ends.
 pub(crate) fn run(args: &ReplicaArgs, input: &mut dyn BufRead, out: &mut dyn Write) -> Outcome<()> {
     let mut program = Program::new(args)?;
-    writeln!(out, "{}", program.listener.local_addr())?;
+    writeln!(out, "{}", program.device.address(program.listener.local_addr().port()))?;
     out.flush()?;
     if args.busy && !args.mode.is_driven() {
         let is_on = Arc::clone(&program.is_on);
@@ -65,11 +64,8 @@ struct Program {
 
 impl Program {
     fn new(args: &ReplicaArgs) -> Outcome<Self> {
-        let config = Config {
-            progress: Progress::Thread,
-            ..Config::host(Ipv4Addr::LOCALHOST.into(), args.index as u64 + 1)
-        };
-        let device = Device::open(Ground::Host, config).map_err(say("opening a device"))?;
+        let seed = args.index as u64 + 1;
+        let device = network::open(args.address, args.interface.as_deref(), seed, Progress::Thread)?;
         let events = device.create_event_channel().map_err(say("making a channel"))?;
         let listener = device.listen(&events, 0).map_err(say("listening"))?;
         let len = args.len * args.sessions;

@@ -1,5 +1,6 @@
 //! What the program of a replica is told.
 
+use core::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
@@ -25,6 +26,12 @@ pub(crate) struct ReplicaArgs {
     /// Who does the work of an operation
     #[arg(long, value_enum)]
     pub(crate) mode: Mode,
+    /// The address of its device
+    #[arg(long)]
+    pub(crate) address: Ipv4Addr,
+    /// The interface whose frames the device takes; without one it has the kernel's TCP
+    #[arg(long)]
+    pub(crate) interface: Option<String>,
     /// The file of its memory
     #[arg(long)]
     pub(crate) file: Option<PathBuf>,

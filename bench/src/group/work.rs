@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use weft_group::{Done, Op, OpError, OpId, Replicas, Session, SessionError};
 
 use super::chain::{Chain, Plan, Usages};
+use super::network::Network;
 use super::terms::Mode;
 use crate::case::{Effort, Sample, Side, Trouble};
 use crate::octets::pattern;
@@ -75,6 +76,7 @@ impl Work {
         let plan = Plan {
             mode,
             replicas: 3,
+            network: Network::Loopback,
             window: 128,
             len: LEN,
             piece: 1 << 16,
@@ -102,6 +104,11 @@ impl Work {
     /// Returns the same work with a program that computes half of the time, at this replica.
     pub(super) const fn busy(self, index: usize) -> Self {
         Self { plan: Plan { busy: Some(index), ..self.plan }, ..self }
+    }
+
+    /// Returns the same work between hosts.
+    pub(super) const fn over(self, network: Network) -> Self {
+        Self { plan: Plan { network, ..self.plan }, ..self }
     }
 
     /// Returns the same work with replicas whose memory has a file.

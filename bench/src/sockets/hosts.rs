@@ -2,18 +2,11 @@
 
 use core::net::Ipv4Addr;
 use std::ffi::OsStr;
-use std::fs::File;
-use std::os::fd::AsFd;
-use std::process::{Child, Command};
+use std::process::Command;
 use std::sync::OnceLock;
-use std::thread;
 
-use rustix::process::geteuid;
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-
-use crate::case::Trouble;
-use crate::net::scene::{complaint, neighbor};
-use crate::process::{Outcome, say};
+use crate::net::namespace::Namespace;
+use crate::process::Outcome;
 
 /// Where client and server run.
 #[derive(Clone, Copy, Debug)]
@@ -24,10 +17,9 @@ pub(super) enum Hosts {
     Two(&'static Namespaces),
 }
 
-/// Two network namespaces, that of servers first. Each ends with the process that keeps it, and that one with this
-/// process, also if it is killed.
+/// Two network namespaces, that of servers first.
 #[derive(Debug)]
-pub(super) struct Namespaces([Child; 2]);
+pub(super) struct Namespaces([Namespace; 2]);
 
 impl Hosts {
     /// Makes the two namespaces at the first call, or tells why there are none.
@@ -46,64 +38,35 @@ impl Hosts {
 
     /// Returns a command that runs a program on the host of servers, or of clients.
     pub(super) fn command(self, serves: bool, program: &OsStr) -> Command {
-        match self.net(serves) {
-            None => Command::new(program),
-            Some(net) => {
-                let mut command = Command::new("nsenter");
-                command.arg(format!("--net={net}")).arg(program);
-                command
-            }
-        }
+        self.namespace(serves).map_or_else(|| Command::new(program), |host| host.command(program))
     }
 
     /// Does some work on the host of servers.
     pub(super) fn at_servers<T: Send>(self, work: impl FnOnce() -> T + Send) -> Outcome<T> {
-        let Some(net) = self.net(true) else { return Ok(work()) };
-        let net = File::open(net).map_err(say("opening a network namespace"))?;
-        // A thread of its own, since a thread cannot go back without a descriptor of its old namespace.
-        let worker = || {
-            move_into_link_name_space(net.as_fd(), Some(LinkNameSpaceType::Network))
-                .map_err(say("moving to a network namespace"))?;
-            Ok(work())
-        };
-        thread::scope(|scope| scope.spawn(worker).join())
-            .unwrap_or_else(|_| Err(Trouble::failed("a thread panicked")))
+        match self.namespace(true) {
+            None => Ok(work()),
+            Some(host) => host.within(work),
+        }
     }
 
-    fn net(self, serves: bool) -> Option<String> {
+    const fn namespace(self, serves: bool) -> Option<&'static Namespace> {
         match self {
             Self::One => None,
-            Self::Two(Namespaces(keepers)) => {
-                Some(format!("/proc/{}/ns/net", keepers[usize::from(!serves)].id()))
-            }
+            Self::Two(Namespaces(hosts)) => Some(&hosts[!serves as usize]),
         }
     }
 }
 
 impl Namespaces {
     fn new() -> Outcome<Self> {
-        if !geteuid().is_root() {
-            return Err(Trouble::Skipped("only root makes network namespaces".to_owned()));
+        let hosts = [Namespace::new()?, Namespace::new()?];
+        hosts[0]
+            .run(&format!("ip link add {DEVICE} type veth peer name {DEVICE} netns {}", hosts[1].id()))?;
+        for (host, address) in hosts.iter().zip(ADDRESSES) {
+            host.run(&format!("ip addr add {address}/24 dev {DEVICE}"))?;
+            host.run(&format!("ip link set {DEVICE} up"))?;
         }
-        let made = Self([neighbor()?.0, neighbor()?.0]);
-        let [server, client] = made.0.each_ref().map(Child::id);
-        run(server, &format!("ip link add {DEVICE} type veth peer name {DEVICE} netns {client}"))?;
-        for (keeper, address) in [server, client].into_iter().zip(ADDRESSES) {
-            run(keeper, &format!("ip addr add {address}/24 dev {DEVICE}"))?;
-            run(keeper, &format!("ip link set {DEVICE} up"))?;
-            run(keeper, "ip link set lo up")?;
-        }
-        Ok(made)
-    }
-}
-
-/// Runs a command line in the namespace that a process keeps.
-fn run(keeper: u32, line: &str) -> Outcome<()> {
-    let net = format!("--net=/proc/{keeper}/ns/net");
-    let words: Vec<&str> = core::iter::once(net.as_str()).chain(line.split_whitespace()).collect();
-    match complaint("nsenter", &words) {
-        None => Ok(()),
-        Some(text) => Err(Trouble::Skipped(format!("{line}: {text}"))),
+        Ok(Self(hosts))
     }
 }
 
@@ -116,6 +79,8 @@ const ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 94, 0, 1), Ipv4Addr::new(10,
 #[cfg(test)]
 mod tests {
     use std::net::{TcpListener, TcpStream};
+
+    use rustix::process::geteuid;
 
     use super::*;
 
