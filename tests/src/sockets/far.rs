@@ -3,6 +3,7 @@
 mod channel;
 mod contact;
 mod host;
+mod late;
 mod letters;
 
 use std::rc::Rc;

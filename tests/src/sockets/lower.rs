@@ -118,7 +118,9 @@ impl End {
         inbound.ask_back();
         let start = self.world.now.get();
         let mut looks = 0_u32;
+        let mut asked = start;
         let is_lowered = self.look_until(until, || {
+            self.ask_again(inbound, &mut asked);
             if looks.is_multiple_of(4) && self.world.sabotage != Some(Sabotage::WakeOfQuestion) {
                 self.tell_sender_of(inbound);
                 self.process.wake(&self.world, self.place(), ALL);
@@ -162,6 +164,22 @@ impl End {
             self.world.fail(format!("{self}: the other end sleeps over a question"));
         }
         is_lowered
+    }
+
+    /// Asks a far sender once more, if it has not answered for a while and no record can be the answer.
+    fn ask_again(&self, inbound: &Inbound<'_>, asked: &mut u64) {
+        let now = self.world.now.get();
+        let is_due = self.words().has(FAR) && inbound.is_before_ring() && now >= *asked + AGAIN;
+        if !is_due {
+            return;
+        }
+        *asked = now;
+        // The daemon's welcome: it has to be shown the link, by which it answers.
+        self.look_for_mail();
+        if self.process.open_port(&self.world) {
+            let (slot, generation) = (self.slot, self.generation);
+            self.process.tell(&self.world, Post::Other(ToDaemon::Ask { slot, generation }, None));
+        }
     }
 
     /// True if a far sender has ended its stream and has never begun a ring. The end is told behind each ring.
@@ -278,3 +296,6 @@ impl End {
         }
     }
 }
+
+/// The time behind which a far sender is asked again, in microseconds.
+const AGAIN: u64 = 200_000;

@@ -55,6 +55,8 @@ pub(crate) struct Host {
     pub(super) remote: Vec<(u64, usize)>,
     pub(super) next_claim: u64,
     pub(super) links: BTreeMap<u64, FarLink>,
+    /// The links of earlier daemons that were shown to this one, with the family and the memory of each.
+    pub(super) shown: BTreeMap<u64, (Rc<Family>, Rc<Link>)>,
     /// Free places of the lane.
     pub(super) free: u32,
 }
@@ -98,6 +100,7 @@ impl Host {
             remote: Vec::new(),
             next_claim: 0,
             links: BTreeMap::new(),
+            shown: BTreeMap::new(),
             free: 0,
         }
     }
@@ -298,6 +301,7 @@ impl Host {
                 }
                 self.free_orphans();
             }
+            Post::Other(ToDaemon::Ask { slot, generation }, _) => self.ask_late(process, (slot, generation)),
             Post::Other(ToDaemon::ShowLink { link, party }, Some(file)) => {
                 self.adopt(process, link, party.into(), &file);
             }
@@ -322,8 +326,9 @@ impl Host {
     }
 
     /// Lets the connections of an earlier daemon's link go on by TCP, as `adopt.rs` does.
-    fn adopt(&self, process: &Process, name: u64, party: u32, file: &OwnedFd) {
-        let memory = Link::map(file).expect("a link");
+    fn adopt(&mut self, process: &Process, name: u64, party: u32, file: &OwnedFd) {
+        let memory = Rc::new(Link::map(file).expect("a link"));
+        self.shown.insert(name, (Rc::clone(&process.family), Rc::clone(&memory)));
         let slab = &process.family.slab;
         let ends = (0..slab.header().ends.load(Relaxed)).filter_map(|slot| slab.end(slot));
         let its = ends.filter(|end| {
@@ -339,7 +344,7 @@ impl Host {
         }
     }
 
-    fn find(&self, link: u64, number: u32) -> Option<u32> {
+    pub(super) fn find(&self, link: u64, number: u32) -> Option<u32> {
         let mut channels = self.channels.iter();
         let is_it = |channel: &Channel| channel.half.link == link && channel.half.number == number;
         channels.find(|(_, channel)| is_it(channel)).map(|(own, _)| *own)

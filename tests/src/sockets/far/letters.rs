@@ -160,8 +160,8 @@ impl Host {
                 let words = channel.half.words();
                 channel.relay.incoming.handle_final(words.theirs, end)
             }),
-            // Readers of this world never ask behind a session that has ended.
-            Letter::Ask { .. } | Letter::Stays { .. } => {}
+            Letter::Ask { secret } => self.handle_ask(secret),
+            Letter::Stays { secret } => self.handle_stays(secret),
         }
     }
 
