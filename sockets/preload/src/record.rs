@@ -126,8 +126,8 @@ fn look(descriptor: c_int, stream: &Stream, inbound: &Inbound<'_>) -> Result<Opt
         return all_settled();
     }
     if seen.is_empty() {
-        // The end of the stream, an error, or nothing.
-        let is_over = is_ended(anchor::news(descriptor));
+        // The end of the stream, an error, or nothing. A record may have come before the end since the look.
+        let is_over = is_ended(anchor::news(descriptor)) && peek(descriptor, &mut octets).is_empty();
         return Ok(is_over.then_some(u64::MAX));
     }
     let most = match Record::find(seen, secret(stream)) {

@@ -103,7 +103,9 @@ impl End {
             return Ok(all_settled());
         }
         if seen.is_empty() {
-            return Ok(self.is_over().then_some(usize::MAX));
+            // A record may have come before the end since the look.
+            let is_over = self.is_over() && self.peek(Record::LEN).is_empty();
+            return Ok(is_over.then_some(usize::MAX));
         }
         Ok(Some(match Record::find(&seen, self.secret()) {
             Some(place) => place,
