@@ -14,16 +14,36 @@ use crate::clock::{self, Limit};
 use crate::ends::Stream;
 use crate::section::Section;
 use crate::trace::trace;
-use crate::{backlog, channel, ends, family, overtaken, port, real, record, sleep, upgrade, wake};
+use crate::{backlog, calls, channel, ends, family, overtaken, port, real, record, sleep, upgrade, wake};
 
-/// Takes both directions of a connection back to TCP, for good. Waits until the other end has come along, at most 30
-/// seconds. Returns false if it has not: then the connection is reset.
+/// Takes both directions of a connection back to TCP, for good. Waits until the other end has come along: at most 30
+/// seconds, or as long as it takes octets in each 30 seconds. Returns false if it has not: then the connection is reset.
 pub(crate) fn lower(descriptor: c_int, stream: &Stream, reason: Reason) -> bool {
-    let is_lowered = try_lower(descriptor, stream, reason, Limit::behind(Some(clock::span(PATIENCE))));
-    if !is_lowered {
-        give_up(descriptor, stream);
+    lower_within(descriptor, stream, reason, PATIENCE)
+}
+
+/// As [`lower`], with so many nanoseconds in the place of 30 seconds.
+fn lower_within(descriptor: c_int, stream: &Stream, reason: Reason, patience: u64) -> bool {
+    loop {
+        let before = untaken(descriptor, stream);
+        if try_lower(descriptor, stream, reason, Limit::behind(Some(clock::span(patience)))) {
+            return true;
+        }
+        if untaken(descriptor, stream) >= before {
+            give_up(descriptor, stream);
+            return false;
+        }
     }
-    is_lowered
+}
+
+/// Returns how many octets of a stream its reader, or the reader's kernel, has not taken yet.
+fn untaken(descriptor: c_int, stream: &Stream) -> u64 {
+    let in_ring = channel::outbound(stream).map_or(0, |outbound| {
+        let backlog =
+            || outbound.backlog().map_or(0, |pieces| pieces.iter().map(|(_, len)| *len as u64).sum());
+        if outbound.sink() == Sink::Ring { outbound.unread().unwrap_or(0) } else { backlog() }
+    });
+    calls::queued(descriptor, libc::TIOCOUTQ).unwrap_or(0) + in_ring
 }
 
 /// As [`lower`], for all connections of this process, at once in at most 30 seconds. Those that relatives hold as well
@@ -233,7 +253,7 @@ const LONGEST_PAUSE: i64 = 2_000_000;
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
+    use std::io::{Read, Write};
     use std::net::Shutdown;
     use std::os::fd::AsRawFd;
 
@@ -366,6 +386,43 @@ mod tests {
             let until = Limit::behind(Some(clock::span(PATIENCE)));
             assert_eq!(lower_inbound(descriptor, &stream, until), is_told);
             far.forget(0x602d);
+        }
+    }
+
+    #[test]
+    fn a_slow_reader_is_waited_for_and_one_that_takes_nothing_is_reset() {
+        let _turn = family::turn();
+        for is_slow in [true, false] {
+            let far = Far::new(0x6031);
+            let (descriptor, stream) = (far.own.as_raw_fd(), far.ends[0]);
+            record::keep(&stream, [3, 5]);
+            calls::set_option(descriptor, libc::SOL_SOCKET, libc::SO_SNDBUF, &[1]);
+            calls::set_option(far.other.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, &[32_768]);
+            while far.send() > 0 {}
+            far.from_there.finish().expect("a sound link");
+            // What went by TCP before the ring. Its reader takes none of it yet.
+            let (mut before, flags) = (0, libc::MSG_DONTWAIT);
+            let mut fill = || {
+                let sent = buffers::with_own(&mut [0; 1024], |buffers| {
+                    buffers.window(0, u64::MAX).send(descriptor, flags)
+                });
+                usize::try_from(sent).map(|sent| before += sent).is_ok()
+            };
+            while fill() {}
+            let mut octets = vec![0; if is_slow { before + 65_536 + Record::LEN } else { 0 }];
+            let (part, reading) = (octets.len() / 30 + 1, far.other.try_clone().expect("a descriptor"));
+            let lowered = std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    for octets in octets.chunks_mut(part) {
+                        (&reading).read_exact(octets).expect("octets");
+                        std::thread::sleep(core::time::Duration::from_millis(80));
+                    }
+                });
+                // Less than half of the time that the slow reader needs.
+                lower_within(descriptor, &stream, Reason::Exec, 1_000_000_000)
+            });
+            assert_eq!((lowered, anchor::is_broken(&stream)), (is_slow, !is_slow));
+            far.forget(0x6031);
         }
     }
 

@@ -229,7 +229,7 @@ impl Kernel {
         self.sockets.iter().filter_map(|socket| Some(socket.coming.front()?.0)).min()
     }
 
-    fn queued(&self, socket: usize) -> usize {
+    pub(crate) fn queued(&self, socket: usize) -> usize {
         let own = &self.sockets[socket];
         let coming = own.coming.iter().map(|(_, segment)| match segment {
             Segment::Octets(octets) => octets.len(),

@@ -14,14 +14,18 @@ use super::world::Waits;
 
 impl End {
     /// Takes both directions back to TCP, for a program without the library. Returns false if the other end does not come
-    /// along within 30 seconds: then the connection is reset.
+    /// along within 30 seconds, and takes no octet in that time: then the connection is reset.
     pub(crate) fn lower(&self) -> bool {
         self.words().identity.flags.fetch_or(STAYS, Relaxed);
         self.withdraw();
         let start = self.world.now.get();
-        let until = start + 30_000_000;
-        let is_lowered = self.words().state().phase != Phase::Offered
-            || self.lower_outbound(until) && self.lower_inbound(until);
+        let mut is_lowered = self.words().state().phase != Phase::Offered;
+        let mut before = u64::MAX;
+        while !is_lowered && self.untaken() < before {
+            before = self.untaken();
+            let until = self.world.now.get() + 30_000_000;
+            is_lowered = self.lower_outbound(until) && self.lower_inbound(until);
+        }
         if !is_lowered {
             self.judge_lowering(start);
             self.reset();
@@ -29,6 +33,17 @@ impl End {
         self.world.tally.borrow_mut().operation(if is_lowered { "lowered" } else { "not lowered" }, 0);
         self.world.note(format_args!("{self} is lowered: {is_lowered}"));
         is_lowered
+    }
+
+    /// Returns how many octets of the stream its reader has not taken yet.
+    fn untaken(&self) -> u64 {
+        let in_ring = self.link().filter(|_| self.out_gate().is_closed()).map_or(0, |link| {
+            let outbound = self.outbound(&link);
+            let backlog =
+                || outbound.backlog().map_or(0, |pieces| pieces.iter().map(|(_, len)| *len as u64).sum());
+            if outbound.sink() == Sink::Ring { outbound.unread().unwrap_or(0) } else { backlog() }
+        });
+        self.world.kernel.borrow().queued(self.socket() ^ 1) as u64 + in_ring
     }
 
     /// The way back to TCP has failed. Between hosts the other end need not do anything for it.
