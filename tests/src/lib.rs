@@ -7,7 +7,7 @@
 pub mod catalogue;
 pub mod command_line;
 pub mod fuzzing;
-mod groups;
+pub mod groups;
 mod loopback;
 mod pair;
 mod peer;

@@ -57,10 +57,13 @@ impl Hub {
                 let is_for_all = frame.first().is_some_and(|first| first & 1 == 1);
                 for other in (0..self.ports.len()).filter(|other| *other != from) {
                     let is_its = is_for_all || other == to;
-                    if is_its && !self.is_faulty {
-                        self.ports[other].wire.send(now, &frame);
-                    } else if is_its && !self.is_away(from, now) && !self.is_away(other, now) {
+                    if !is_its || self.is_away(from, now) || self.is_away(other, now) {
+                        continue;
+                    }
+                    if self.is_faulty {
                         self.ports[other].way.push(now, &frame);
+                    } else {
+                        self.ports[other].wire.send(now, &frame);
                     }
                 }
             }
@@ -80,12 +83,18 @@ impl Hub {
         self.ports.iter().filter_map(|port| port.way.poll_at()).min()
     }
 
+    /// Returns when the next host comes back that is cut off.
+    pub(super) fn back_at(&self, now: Instant) -> Option<Instant> {
+        self.ports.iter().filter_map(|port| port.away_until.filter(|until| now < *until)).min()
+    }
+
     /// Returns the MAC address of a host.
     pub(super) fn mac(host: usize) -> [u8; 6] {
         [0x02, 0, 0, 0, 0, u8::try_from(host + 1).unwrap_or(u8::MAX)]
     }
 
-    fn is_away(&self, host: usize, now: Instant) -> bool {
+    /// Returns whether a host is cut off.
+    pub(super) fn is_away(&self, host: usize, now: Instant) -> bool {
         self.ports[host].away_until.is_some_and(|until| now < until)
     }
 }

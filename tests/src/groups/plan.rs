@@ -20,8 +20,8 @@ pub(super) struct Plan {
     /// Operations that a client has under way at most.
     pub(super) depth: u64,
     pub(super) impairment: ImpairmentConfig,
-    /// What goes wrong, and behind how many operations of all sessions.
-    pub(super) fault: Option<(u64, Fault)>,
+    /// What goes wrong, and behind how many operations of all sessions: the last one first.
+    pub(super) faults: Vec<(u64, Fault)>,
     pub(super) random: Random,
 }
 
@@ -39,6 +39,29 @@ pub(super) enum Fault {
 }
 
 impl Plan {
+    /// Returns the plan of a run whose two clients share a range, and how many times each of them takes the lock.
+    pub(super) fn shared(seed: u64) -> Self {
+        let mut plan = Self::new(seed);
+        let random = &mut plan.random;
+        let (sessions, operations) = (2, random.between(3, 8));
+        let mut faults: Vec<_> = (0..random.below(3))
+            .map(|_| {
+                let host = random.below(plan.replicas + sessions);
+                let fault = match random.below(4) {
+                    0 => Fault::Kill(host % plan.replicas),
+                    1 => Fault::Silence(host),
+                    2 => Fault::Away(host, random.pick(&[20, 300, 4000, 12_000])),
+                    _ => Fault::Leave(random.below(sessions)),
+                };
+                // An operation under the lock is three operations of the group.
+                (random.below(6 * operations) as u64, fault)
+            })
+            .collect();
+        // The last one comes first.
+        faults.sort_by_key(|(at, _)| core::cmp::Reverse(*at));
+        Self { sessions, operations: operations as u64, faults, ..plan }
+    }
+
     pub(super) fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
         let (replicas, sessions) = (random.between(1, 4), random.between(1, 2));
@@ -55,7 +78,7 @@ impl Plan {
             _ => None,
         };
         let most = usize::try_from(operations).unwrap_or(1) * sessions;
-        let fault = fault.map(|fault| (random.below(most) as u64, fault));
+        let faults = fault.map(|fault| (random.below(most) as u64, fault)).into_iter().collect();
         let is_lossy = random.percent(50);
         let share = |random: &mut Random| if is_lossy { random.below(40) as f64 / 1000.0 } else { 0.0 };
         let impairment = ImpairmentConfig {
@@ -76,7 +99,7 @@ impl Plan {
             operations,
             depth: random.pick(&[1, 3, 16]),
             impairment,
-            fault,
+            faults,
             random,
         }
     }

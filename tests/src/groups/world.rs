@@ -6,25 +6,18 @@ use std::sync::Arc;
 use weft_group::{
     Copy, Done, Op, OpError, OpId, Replica, Replicas, Session, SessionError, Shape, Swap, Terms,
 };
-use weft_netif::{Duration, Instant};
-use weft_rnic::{
-    Clock, CmEvent, Config, ConnParam, Device, EventChannel, Listener, Progress, Qp, QpState, Region,
-};
+use weft_netif::Duration;
+use weft_rnic::Region;
 
-use super::hub::Hub;
+use super::ground::Ground;
 use super::oracle::Oracle;
 use super::plan::{Fault, Plan};
-use crate::simulate::tally::Tally;
 use crate::simulate::trace::Trace;
 
-/// All hosts: first the replicas, then the clients.
+/// Chains, and sessions that have a range each.
 pub(super) struct World {
     plan: Plan,
-    pub(super) trace: Trace,
-    pub(super) tally: Tally,
-    clock: Clock,
-    hub: Hub,
-    hosts: Vec<Host>,
+    pub(super) ground: Ground,
     /// The memory of each replica.
     memories: Vec<Arc<Region>>,
     /// The sessions at each replica; none where one has ended.
@@ -34,14 +27,6 @@ pub(super) struct World {
     begun: u64,
     /// A host has lost its power, or its links for long.
     is_cut: bool,
-}
-
-struct Host {
-    device: Device,
-    events: EventChannel,
-    listener: Listener,
-    /// Its power is on.
-    is_on: bool,
 }
 
 struct Client {
@@ -57,29 +42,18 @@ struct Client {
 
 impl World {
     pub(super) fn new(mut plan: Plan, trace: Trace) -> Self {
-        let count = plan.replicas + plan.sessions;
-        let (hub, wires) = Hub::new(count, plan.mtu, &plan.impairment, &mut plan.random);
-        let clock = Clock::virtual_time();
-        let hosts =
-            wires.into_iter().zip(1..).map(|(wire, number)| Host::new(wire, number, &plan, &clock)).collect();
+        let ground = Ground::new(&mut plan, trace);
         let memory = || Arc::new(Region::owned(plan.sessions * LEN + 2 * EDGE).expect("memory"));
         let memories: Vec<_> = (0..plan.replicas).map(|_| memory()).collect();
-        let mut world = Self {
-            trace,
-            tally: Tally::default(),
-            clock,
-            hub,
-            hosts,
+        Self {
+            ground,
             memories,
             replicas: (0..plan.replicas).map(|_| Vec::new()).collect(),
             clients: Vec::new(),
             begun: 0,
             is_cut: false,
             plan,
-        };
-        let text = format!("{:?}", world.plan);
-        world.note(&text);
-        world
+        }
     }
 
     /// Runs until all sessions are done or over. With `is_spoiled` an octet changes by itself.
@@ -91,18 +65,18 @@ impl World {
         for session in 0..self.plan.sessions {
             self.open(session)?;
         }
-        self.hub.is_faulty = true;
-        let deadline = self.clock.now() + LIMIT;
+        self.ground.hub.is_faulty = true;
+        let deadline = self.ground.now() + LIMIT;
         while !self.clients.iter().all(Client::is_done) {
-            if self.clock.now() >= deadline {
+            if self.ground.now() >= deadline {
                 return self.give_up();
             }
             self.strike();
             for client in 0..self.clients.len() {
                 self.work(client)?;
             }
-            self.end_sessions();
-            if !self.step() {
+            self.ground.end_sessions(&mut self.replicas);
+            if !self.ground.step(None) {
                 // A submit may have failed since its client looked.
                 (0..self.clients.len()).try_for_each(|client| self.work(client))?;
                 if !self.clients.iter().all(Client::is_done) {
@@ -110,11 +84,10 @@ impl World {
                 }
             }
         }
-        self.tally.frames = self.hub.frames;
         // What is on its way still must not harm.
-        let deadline = self.clock.now() + Duration::from_secs(1);
-        while self.clock.now() < deadline && self.step() {
-            self.end_sessions();
+        let deadline = self.ground.now() + Duration::from_secs(1);
+        while self.ground.now() < deadline && self.ground.step(None) {
+            self.ground.end_sessions(&mut self.replicas);
         }
         if is_spoiled {
             let octet = [self.contents(0, 0)[7] ^ 1];
@@ -144,81 +117,25 @@ impl World {
             epoch: 1,
             session: session as u64,
         };
-        let made = Session::new(&self.hosts[host].device, terms).map_err(|error| error.to_string())?;
         let start = EDGE + session * LEN;
         for index in 0..plan.replicas {
             let shape =
                 Shape { index, replicas: plan.replicas, window: plan.window, range: start..start + LEN };
-            let replica = Replica::new(&self.hosts[index].device, &self.memories[index], shape);
+            let device = &self.ground.hosts[index].device;
+            let replica = Replica::new(device, &self.memories[index], shape);
             self.replicas[index].push(Some(replica.map_err(|error| error.to_string())?));
         }
+        let chain: Vec<_> =
+            self.replicas.iter().filter_map(|sessions| sessions.last()?.as_ref()).enumerate().collect();
+        let made = self.ground.open(terms, host, &chain)?;
         self.clients.push(Client {
-            session: None,
+            session: Some(made),
             oracle: Oracle::new(LEN, plan.replicas),
             expected: VecDeque::new(),
             left: plan.operations,
             is_over: false,
         });
-        let tail = self.plan.replicas - 1;
-        self.connect(made.tail(), (host, tail), Replica::outward, session)?;
-        for index in (0..=tail).rev() {
-            let next = (index < tail).then(|| self.replica(index + 1, session).data_in());
-            if next.is_some() {
-                // A queue pair is a handle: connecting it needs no more of its replica.
-                let outward = self.replicas[index][session].take().expect("a replica");
-                let connected = self.connect(outward.outward(), (index, index + 1), Replica::inward, session);
-                self.replicas[index][session] = Some(outward);
-                connected?;
-            }
-            self.replica(index, session).begin(next).map_err(|error| error.to_string())?;
-        }
-        self.connect(made.head(), (host, 0), Replica::inward, session)?;
-        let mut made = made;
-        made.set_target(self.replica(0, session).data_in());
-        self.clients[session].session = Some(made);
         Ok(())
-    }
-
-    fn replica(&self, index: usize, session: usize) -> &Replica {
-        self.replicas[index][session].as_ref().expect("a replica")
-    }
-
-    fn connect(
-        &mut self,
-        qp: &Qp,
-        (from, to): (usize, usize),
-        target: fn(&Replica) -> &Qp,
-        session: usize,
-    ) -> Result<(), String> {
-        let param = ConnParam { peer_to_peer: Some(true), ..ConnParam::NONE };
-        let address = self.hosts[to].listener.local_addr();
-        let host = &self.hosts[from];
-        host.device.connect(&host.events, qp, address, param).map_err(|error| error.to_string())?;
-        let Some(CmEvent::ConnectRequest(request)) = self.event(to) else {
-            return Err(format!("host {from} does not reach host {to}"));
-        };
-        let replica = self.replicas[to][session].as_ref().ok_or("no replica")?;
-        let accepted = self.hosts[to].device.accept(request.id, target(replica), ConnParam::NONE);
-        accepted.map_err(|error| error.to_string())?;
-        for host in [from, to] {
-            let event = self.event(host);
-            if !matches!(event, Some(CmEvent::Established { .. })) {
-                return Err(format!("host {host} is not connected: {event:?}"));
-            }
-        }
-        Ok(())
-    }
-
-    fn event(&mut self, host: usize) -> Option<CmEvent> {
-        let deadline = self.clock.now() + Duration::from_secs(60);
-        loop {
-            if let Some(event) = self.hosts[host].events.next() {
-                return Some(event);
-            }
-            if self.clock.now() >= deadline || !self.step() {
-                return None;
-            }
-        }
     }
 
     /// A client takes what is done, and begins what it may.
@@ -234,14 +151,14 @@ impl World {
                         return Err(format!("session {number}: {done:?} is done instead of {expected:?}"));
                     }
                     client.oracle.acknowledge();
-                    self.tally.operation("acknowledged", 0);
+                    self.ground.tally.operation("acknowledged", 0);
                 }
             }
             Err(error) => {
                 client.is_over = true;
-                self.tally.end(&error.to_string());
+                self.ground.tally.end(&error.to_string());
                 let text = format!("session {number}: {error}");
-                self.note(&text);
+                self.ground.note(&text);
                 return Ok(());
             }
         }
@@ -274,7 +191,7 @@ impl World {
                     ("flush", op.flush.is_some()),
                 ] {
                     if is {
-                        self.tally.operation(name, len);
+                        self.ground.tally.operation(name, len);
                     }
                 }
                 Ok(true)
@@ -317,62 +234,32 @@ impl World {
 
     /// Lets happen what goes wrong, if its time has come.
     fn strike(&mut self) {
-        let Some((_, fault)) = self.plan.fault.take_if(|(at, _)| *at <= self.begun) else { return };
+        let Some((_, fault)) = self.plan.faults.pop_if(|(at, _)| *at <= self.begun) else { return };
         let text = format!("{fault:?}");
-        self.note(&text);
+        self.ground.note(&text);
         match fault {
             Fault::Kill(index) => {
                 self.replicas[index].iter_mut().for_each(|replica| *replica = None);
-                self.tally.fault("replica killed", 1);
+                self.ground.tally.fault("replica killed", 1);
             }
             Fault::Silence(host) => {
-                self.hosts[host].is_on = false;
-                self.hub.cut(host, Instant::from_secs(1_000_000));
+                self.ground.switch_off(host);
                 self.is_cut = true;
                 if let Some(client) = host.checked_sub(self.plan.replicas) {
                     self.clients[client].session = None;
                 }
-                self.tally.fault("host silent", 1);
+                self.ground.tally.fault("host silent", 1);
             }
             Fault::Away(host, milliseconds) => {
-                self.hub.cut(host, self.clock.now() + Duration::from_millis(milliseconds.into()));
+                self.ground.hub.cut(host, self.ground.now() + Duration::from_millis(milliseconds.into()));
                 self.is_cut = true;
-                self.tally.fault("host away", 1);
+                self.ground.tally.fault("host away", 1);
             }
             Fault::Leave(client) => {
                 self.clients[client].session = None;
-                self.tally.fault("client left", 1);
+                self.ground.tally.fault("client left", 1);
             }
         }
-    }
-
-    /// Ends a session where one of its connections has ended, as the server of a replica does.
-    fn end_sessions(&mut self) {
-        for (index, sessions) in self.replicas.iter_mut().enumerate() {
-            for replica in sessions.iter_mut().filter(|_| self.hosts[index].is_on) {
-                let works = |replica: &Replica| {
-                    let qps = [replica.inward(), replica.own(), replica.outward()];
-                    qps.into_iter().all(|qp| qp.state() == QpState::Rts)
-                };
-                let _ended = replica.take_if(|replica| !works(replica));
-            }
-        }
-    }
-
-    /// Lets time pass until something happens. Returns false if nothing ever will.
-    fn step(&mut self) -> bool {
-        let now = self.clock.now();
-        let devices = self.hosts.iter().filter(|host| host.is_on).filter_map(|host| host.device.poll_at(now));
-        let Some(next) = devices.chain(self.hub.poll_at(now)).min() else { return false };
-        let now = next.max(now);
-        self.clock.set(now);
-        self.hub.forward(now, &mut self.trace);
-        for host in self.hosts.iter().filter(|host| host.is_on) {
-            host.device.poll(now);
-        }
-        self.hub.forward(now, &mut self.trace);
-        self.tally.steps += 1;
-        true
     }
 
     /// Compares the memory of all replicas that are there with what it may hold.
@@ -398,32 +285,11 @@ impl World {
         assert!(self.memories[index].copy_out(EDGE + session * LEN, &mut octets));
         octets
     }
-
-    fn note(&mut self, text: &str) {
-        self.trace.note(self.clock.now(), format_args!("{text}"));
-    }
 }
 
 impl Client {
     fn is_done(&self) -> bool {
         self.session.is_none() || self.is_over || self.left == 0 && self.expected.is_empty()
-    }
-}
-
-impl Host {
-    fn new(wire: weft_netif::Wire, number: u8, plan: &Plan, clock: &Clock) -> Self {
-        let ip = format!("10.0.0.{number}/24").parse().expect("an address");
-        let mut config = Config::new(ip, number.into());
-        config.stack.mac = Hub::mac(usize::from(number) - 1);
-        config.stack.mtu = plan.mtu;
-        config.stack.timeout = Some(PATIENCE);
-        config.stack.keep_alive = Some(Duration::from_secs(1));
-        config.clock = clock.clone();
-        config.progress = Progress::External;
-        let device = Device::open(wire, config).expect("a device");
-        let events = device.create_event_channel().expect("a channel");
-        let listener = device.listen(&events, PORT).expect("a port");
-        Self { device, events, listener, is_on: true }
     }
 }
 
@@ -434,8 +300,5 @@ const EDGE: usize = 64;
 const FENCE: u8 = 0xEE;
 /// Words that are swapped.
 const WORDS: usize = 6;
-const PORT: u16 = 7471;
-/// The user timeout.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// No run takes so long.
 const LIMIT: Duration = Duration::from_secs(600);

@@ -73,8 +73,8 @@ pub struct Options {
     pub sabotage: Option<Sabotage>,
     /// A step that programs with sockets leave out.
     pub left_out: Option<sockets::Sabotage>,
-    /// An octet of a group's replica changes by itself.
-    pub is_spoiled: bool,
+    /// What is done to a group.
+    pub of_group: Option<groups::Sabotage>,
 }
 
 /// What is simulated.
@@ -117,7 +117,7 @@ pub fn run(seed: u64, options: Options) -> Outcome {
         Kind::Verbs => simulate(seed, options, &mut outcome),
         kind => {
             let run = match kind {
-                Kind::Groups => groups::simulate(seed, options.trace, options.is_spoiled),
+                Kind::Groups => groups::simulate(seed, options.trace, options.of_group),
                 _ => sockets::simulate(seed, kind == Kind::Hosts, options.trace, options.left_out),
             };
             (outcome.hash, outcome.tally, outcome.lines) = (run.hash, run.tally, run.lines);
