@@ -61,7 +61,7 @@ pub enum OpError {
     Unaligned,
     /// It reaches beyond the range of the session.
     Bounds,
-    /// A write is longer than a piece.
+    /// A write is longer than a piece, or a flush than 2^32 - 1 octets.
     TooLong,
     /// No operation of this name is under way.
     Unknown,
@@ -75,7 +75,7 @@ impl core::fmt::Display for OpError {
             Self::Overlap => "the parts of the operation overlap",
             Self::Unaligned => "a word for compare-and-swap lies at a multiple of 8",
             Self::Bounds => "the operation reaches beyond the range of the session",
-            Self::TooLong => "the write is longer than a piece",
+            Self::TooLong => "the write is longer than a piece, or the flush than 2^32 - 1 octets",
             Self::Unknown => "no operation of this name is under way",
         })
     }

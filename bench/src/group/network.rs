@@ -165,7 +165,8 @@ mod tests {
         let listener = network.at_client(listen).unwrap();
         let port = listener.local_addr().unwrap().port();
         for replica in 0..3 {
-            let (text, own) = (format!("exec 3<>/dev/tcp/{}/{port}", network.client()), network.replica(replica));
+            let (text, own) =
+                (format!("exec 3<>/dev/tcp/{}/{port}", network.client()), network.replica(replica));
             let mut bash = network.command(replica, OsStr::new("bash")).unwrap();
             assert!(bash.args(["-c", &text]).status().unwrap().success(), "{replica}");
             assert_eq!(listener.accept().unwrap().1.ip(), IpAddr::V4(own));

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use clap::{Parser, Subcommand, ValueEnum};
@@ -207,8 +208,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
                 return Err(Failure::usage(format!("octets {from} to {to}: the end is before the start")));
             }
             let reach = format!("octets {from} to {to}");
-            let flushed =
-                group.with(&reach, |session| session.flush(*from..*to).and_then(|id| session.wait(id)))?;
+            let flushed = group.with(&reach, |session| flush(session, *from..*to))?;
             group.report("flushed", to - from, flushed.replicas)
         }
     }
@@ -234,6 +234,20 @@ fn write(group: &Group, at: u64, source: Box<dyn Read + '_>) -> Result<(), Failu
         Ok(())
     })?;
     group.report("written", octets.len() as u64, written.replicas)
+}
+
+/// Flushes in pieces that an operation can have.
+fn flush(session: &mut Session, range: Range<u64>) -> Result<(), SessionError> {
+    let mut from = range.start;
+    loop {
+        let end = range.end.min(from.saturating_add(LONGEST_FLUSH));
+        let id = session.flush(from..end)?;
+        session.wait(id)?;
+        from = end;
+        if from == range.end {
+            return Ok(());
+        }
+    }
 }
 
 fn read(group: &Group, at: u64, len: u64, fresh: Fresh) -> Result<(), Failure> {
@@ -400,4 +414,6 @@ impl Group {
 
 /// Octets that are written at a time: what the slots of a session hold.
 const LONGEST_WRITE: usize = 65_536 * WINDOW as usize;
+/// Octets that are flushed at a time.
+const LONGEST_FLUSH: u64 = 1 << 30;
 const WINDOW: u32 = 16;

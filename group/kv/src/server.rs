@@ -1,6 +1,6 @@
 //! Connections of clients: commands that are there at the same time, of all clients, are one transaction.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -41,6 +41,8 @@ pub struct Stopper {
 struct Client {
     stream: TcpStream,
     input: Input,
+    /// Commands that were read and have no answer.
+    commands: VecDeque<Command>,
     output: Vec<u8>,
     /// Nothing more is read. The connection ends when the output is sent.
     is_ending: bool,
@@ -136,17 +138,18 @@ impl Server {
         G: Group + core::fmt::Debug + Send + 'static,
     {
         let (mut owners, mut commands) = (Vec::new(), Vec::new());
-        let mut wrong = Vec::new();
         for number in std::mem::take(&mut self.ready) {
             let Some(client) = self.clients.get_mut(&number) else { continue };
-            let before = commands.len();
-            match client.read(&mut commands) {
-                Ok(true) => drop(self.ready.insert(number)),
-                Ok(false) => {}
-                Err(why) => wrong.push((number, why)),
+            if client.output.len() > MAX_OUTPUT {
+                client.is_paused = true;
+                continue;
             }
+            if client.commands.is_empty() && client.read() {
+                self.ready.insert(number);
+            }
+            commands.extend(client.commands.drain(..));
             owners.resize(commands.len(), number);
-            if commands.len() - before > 0 && owners.len() >= MAX_COMMANDS {
+            if owners.len() >= MAX_COMMANDS {
                 // The others come next.
                 self.ready.extend(self.clients.range(number + 1..).map(|(number, _)| *number));
                 break;
@@ -164,9 +167,10 @@ impl Server {
                 client.answer(answer);
             }
         }
-        for (number, why) in wrong {
-            if let Some(client) = self.clients.get_mut(&number) {
-                client.answer(&OwnedFrame::Error(format!("ERR Protocol error: {}", plain(&why))));
+        for (number, command) in owners.iter().zip(commands).skip(answers.len()) {
+            if let Some(client) = self.clients.get_mut(number) {
+                client.commands.push_back(command);
+                self.ready.insert(*number);
             }
         }
         match outcome {
@@ -178,15 +182,12 @@ impl Server {
 
 impl Client {
     fn new(stream: TcpStream) -> Self {
-        Self { stream, input: Input::default(), output: Vec::new(), is_ending: false, is_paused: false }
+        let (input, commands, output) = (Input::default(), VecDeque::new(), Vec::new());
+        Self { stream, input, commands, output, is_ending: false, is_paused: false }
     }
 
     /// Reads commands. Returns whether there may be more.
-    fn read(&mut self, commands: &mut Vec<Command>) -> Result<bool, String> {
-        if self.output.len() > MAX_OUTPUT {
-            self.is_paused = true;
-            return Ok(false);
-        }
+    fn read(&mut self) -> bool {
         let mut octets = [0; 64 << 10];
         let mut is_more = false;
         while !self.is_ending && !is_more {
@@ -203,11 +204,13 @@ impl Client {
         }
         loop {
             match self.input.next_command() {
-                Ok(Some(words)) => commands.push(Command::parse(words)),
-                Ok(None) => return Ok(is_more),
+                Ok(Some(words)) => self.commands.push_back(Command::parse(words)),
+                Ok(None) => return is_more,
                 Err(why) => {
+                    let why = format!("ERR Protocol error: {}", plain(&why));
+                    self.commands.push_back(Command::Wrong(why));
                     self.is_ending = true;
-                    return Err(why);
+                    return false;
                 }
             }
         }
@@ -237,11 +240,12 @@ impl Client {
     /// The connection is of no use any more.
     fn end(&mut self) {
         self.is_ending = true;
+        self.commands.clear();
         self.output.clear();
     }
 
-    const fn is_over(&self) -> bool {
-        self.is_ending && self.output.is_empty()
+    fn is_over(&self) -> bool {
+        self.is_ending && self.output.is_empty() && self.commands.is_empty()
     }
 }
 

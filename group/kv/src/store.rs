@@ -1,7 +1,7 @@
 //! Commands on a database: those that came together are one transaction.
 
 use redb::{Database, ReadableDatabase, ReadableTable, Table, TableDefinition};
-use redis_protocol::resp2::types::OwnedFrame;
+use redis_protocol::resp2::types::{OwnedFrame, Resp2Frame as _};
 use weft_group::{Group, Mirror, MirrorError, SessionError};
 
 use crate::backend::RedbBackend;
@@ -37,7 +37,8 @@ impl<G: Group + core::fmt::Debug + Send + 'static> Store<G> {
         Ok(store)
     }
 
-    /// Carries out commands, in one transaction, and returns their answers. They tell what no failure takes back, and nothing
+    /// Carries out commands, in one transaction, and returns their answers. If these become long it stops behind a command, and
+    /// the caller comes again with those that have no answer. The answers tell what no failure takes back, and nothing
     /// that is out of date because this client was cut off from the group.
     ///
     /// # Errors
@@ -102,9 +103,8 @@ impl<G: Group + core::fmt::Debug + Send + 'static> Store<G> {
             let (answers, is_changed) = {
                 let mut table = transaction.open_table(TABLE)?;
                 let mut is_changed = false;
-                let answers: Result<Vec<_>, redb::Error> =
-                    commands.iter().map(|command| self.write(&mut table, command, &mut is_changed)).collect();
-                (answers?, is_changed)
+                let answers = gather(commands, |command| self.write(&mut table, command, &mut is_changed))?;
+                (answers, is_changed)
             };
             if is_changed {
                 transaction.commit()?;
@@ -119,8 +119,7 @@ impl<G: Group + core::fmt::Debug + Send + 'static> Store<G> {
         }
         let transaction = database.begin_read()?;
         let table = transaction.open_table(TABLE)?;
-        let answers: Result<_, redb::Error> =
-            commands.iter().map(|command| self.read(&table, command)).collect();
+        let answers = gather(commands, |command| self.read(&table, command));
         confirm()?;
         answers
     }
@@ -166,7 +165,19 @@ impl<G: Group + core::fmt::Debug + Send + 'static> Store<G> {
         };
         match command {
             Command::Get(key) => value(key),
-            Command::MGet(keys) => Ok(OwnedFrame::Array(keys.iter().map(value).collect::<Result<_, _>>()?)),
+            Command::MGet(keys) => {
+                let (mut values, mut left) = (Vec::new(), MAX_ANSWER);
+                for key in keys {
+                    let value = value(key)?;
+                    let Some(rest) = left.checked_sub(value.encode_len(false)) else {
+                        let error = "ERR the values are longer than an answer may be (512 MiB)";
+                        return Ok(OwnedFrame::Error(error.into()));
+                    };
+                    left = rest;
+                    values.push(value);
+                }
+                Ok(OwnedFrame::Array(values))
+            }
             Command::Exists(keys) => {
                 let mut count = 0;
                 for key in keys {
@@ -201,6 +212,23 @@ impl<G: Group + core::fmt::Debug + Send + 'static> Store<G> {
             _ => StoreError::Database(Box::new(error)),
         }
     }
+}
+
+/// Returns the answers to commands, and stops behind the one that makes them longer than [`LONG`].
+fn gather(
+    commands: &[Command],
+    mut each: impl FnMut(&Command) -> Result<OwnedFrame, redb::Error>,
+) -> Result<Vec<OwnedFrame>, redb::Error> {
+    let (mut answers, mut len) = (Vec::with_capacity(commands.len()), 0);
+    for command in commands {
+        let answer = each(command)?;
+        len += answer.encode_len(false);
+        answers.push(answer);
+        if len > LONG {
+            break;
+        }
+    }
+    Ok(answers)
 }
 
 fn ok() -> OwnedFrame {
@@ -241,5 +269,9 @@ impl core::error::Error for StoreError {}
 const TABLE: TableDefinition<'static, &'static [u8], &'static [u8]> = TableDefinition::new("resp");
 /// Octets that the database keeps in memory beside the mirror.
 const CACHE: usize = 64 << 20;
+/// Octets of answers of one transaction, from where on no more commands are carried out in it.
+const LONG: usize = 16 << 20;
+/// Octets of one answer, as Redis has it for a value.
+const MAX_ANSWER: usize = 512 << 20;
 /// What programs ask a server for before they use it.
 const PARAMETERS: [(&str, &str); 2] = [("save", ""), ("appendonly", "yes")];

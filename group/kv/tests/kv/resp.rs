@@ -83,6 +83,42 @@ fn a_scripted_client_gets_its_answers() {
     serving.stop();
 }
 
+/// A client asks for much more than it reads. The server holds some of the answers only, and all come in their order.
+#[test]
+fn answers_that_nobody_reads_do_not_pile_up() {
+    let serving = Serving::start(Memory::new(32 << 20));
+    let mut stream = serving.connect();
+    let value = "v".repeat(4 << 20);
+    ask(
+        &mut stream,
+        format!("*3\r\n$3\r\nSET\r\n$1\r\na\r\n${}\r\n{value}\r\n", value.len()).as_bytes(),
+        "+OK\r\n",
+    );
+    let before = memory();
+    stream.write_all(&b"GET a\r\n".repeat(200)).unwrap();
+    stream.write_all(b"*1\r\n:5\r\n").unwrap();
+    // It is served beside others.
+    for turn in 0..50 {
+        ask(&mut serving.connect(), b"GET nothing\r\n", "$-1\r\n");
+        assert!(memory() < before + (200 << 20), "{turn}: {} octets more", memory() - before);
+    }
+    let answer = format!("${}\r\n{value}\r\n", value.len());
+    for _ in 0..200 {
+        ask(&mut stream, b"", &answer);
+    }
+    ask(&mut stream, b"", "-ERR Protocol error");
+    let many = format!("*130\r\n$4\r\nMGET\r\n{}", "$1\r\na\r\n".repeat(129));
+    ask(&mut serving.connect(), many.as_bytes(), "-ERR the values are longer than an answer may be");
+    serving.stop();
+}
+
+/// Returns how much memory this process has, in octets.
+fn memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+}
+
 /// Commands that came together are one transaction and one sync.
 #[test]
 fn a_pipeline_is_one_transaction() {
