@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use weft_group::{
-    Answer, Greeting, Hello, Key, Limits, Member, OpError, Open, Opened, Options, Request, Session,
-    SessionError, Token, Topology, VERSION, status,
+    Answer, Copying, Greeting, Hello, Key, Limits, Member, Named, OpError, Open, Opened, Options, Refusal,
+    Request, Seal, Session, SessionError, Token, Topology, VERSION, status,
 };
 use weft_rnic::{Access, CmEvent, ConnParam, Data, Device, Qp, QpInit, RecvWr, SendOpcode, SendWr};
 
@@ -179,6 +179,67 @@ fn a_token_admits_once() {
     assert!(!stranger().connect(&Greeting::Outward(outward).encode()), "the session has ended");
 }
 
+/// What replicas lend for a copy is for one connection and one epoch. A connection does one thing at a time.
+#[test]
+fn what_is_lent_for_a_copy_ends_with_its_epoch() {
+    let group = Group::new(1, &Limits::default());
+    let member = group.members()[0];
+    let control = || {
+        let stranger = Stranger::new(&group.client, member.address);
+        assert!(stranger.connect(&Greeting::Control.encode()));
+        let hello = Request::Hello(Hello { version: VERSION, key: None });
+        assert!(stranger.ask(&hello.encode()).contains("welcome"));
+        stranger
+    };
+    let ask = |stranger: &Stranger<'_>, request: &Request| {
+        Answer::parse(stranger.ask(&request.encode()).as_bytes()).unwrap()
+    };
+    let (reader, other) = (control(), control());
+    let named = |epoch| Named { epoch, incarnation: member.incarnation.unwrap() };
+    let unsealed = ask(&reader, &Request::Fetch(named(1)));
+    assert_eq!(unsealed, Answer::Denied(Refusal::Sealed { epoch: 0 }));
+    let sealed = ask(&other, &Request::Seal(Seal { epoch: 1, base: 0 }));
+    assert!(matches!(sealed, Answer::Sealed(_)), "{sealed:?}");
+    let refusals = [
+        (
+            Request::Fetch(Named { incarnation: 1, ..named(1) }),
+            Answer::Denied(Refusal::Incarnation { own: member.incarnation.unwrap() }),
+        ),
+        (Request::Finish(named(2)), Answer::Denied(Refusal::Sealed { epoch: 1 })),
+        (Request::Flush(named(1)), Answer::Done),
+    ];
+    for (request, answer) in refusals {
+        assert_eq!(ask(&reader, &request), answer, "{request:?}");
+    }
+    let Answer::Lent(lent) = ask(&reader, &Request::Fetch(named(1))) else { panic!("nothing is lent") };
+    assert_eq!(lent.size, LEN as u64);
+    let busy = Answer::Refused("this connection has something under way".into());
+    assert_eq!(ask(&reader, &Request::Flush(named(1))), busy);
+    assert!(reader.reads(lent.data) && reader.reads(lent.hashes));
+    assert!(!other.reads(lent.data), "it is lent to another connection");
+    let other = control();
+    // To copy from nobody, and from itself.
+    let copy = |from| Request::Copy(Copying { to: named(1), from, from_incarnation: named(1).incarnation });
+    let nobody = ask(&other, &copy("127.0.0.1:1".parse().unwrap()));
+    assert!(matches!(nobody, Answer::SourceLost(_)), "{nobody:?}");
+    assert_eq!(ask(&other, &copy(member.address)), Answer::Done);
+    // The seal of a newer epoch comes: the loan is over, and its user is told.
+    reader.await_message();
+    let sealed = ask(&other, &Request::Seal(Seal { epoch: 2, base: 0 }));
+    assert!(matches!(sealed, Answer::Sealed(_)), "{sealed:?}");
+    let told = Answer::parse(reader.message().as_bytes());
+    assert_eq!(told, Ok(Answer::Denied(Refusal::Sealed { epoch: 2 })));
+    assert!(!reader.reads(lent.data), "it was lent in an older epoch");
+    let id = {
+        let mut session =
+            Session::open(&group.client, &[member], &Options { epoch: 2, ..options(Topology::Chain) })
+                .unwrap();
+        let id = session.write(0, b"works").unwrap();
+        session.wait(id).map(|_| id)
+    };
+    assert!(id.is_ok());
+}
+
 /// A queue pair that somebody connects who was not asked.
 struct Stranger<'a> {
     device: &'a Device,
@@ -206,12 +267,36 @@ impl<'a> Stranger<'a> {
         matches!(event, Some(CmEvent::Established { .. }))
     }
 
+    /// Returns whether the peer lets it read the first octets behind this STag.
+    fn reads(&self, stag: u32) -> bool {
+        let sges = [self.memory.sge(0, 8)];
+        let opcode = SendOpcode::Read { stag: weft_rnic::Stag(stag), to: 0 };
+        let wr = SendWr { wr_id: 9, data: Data::Sges(&sges), signaled: true, ..SendWr::new(opcode) };
+        if self.qp.post_send(&wr).is_err() {
+            return false;
+        }
+        let mut is_read = None;
+        eventually("the end of a read", || {
+            is_read = self.cq.poll_one().filter(|completion| completion.wr_id == 9);
+            is_read.is_some()
+        });
+        is_read.is_some_and(|completion| completion.status == weft_rnic::Status::Success)
+    }
+
     fn ask(&self, message: &[u8]) -> String {
-        let place = [self.memory.sge(4096, 4096)];
-        self.qp.post_recv(&RecvWr { wr_id: 7, sges: &place }).unwrap();
+        self.await_message();
         self.memory.write(0, message).unwrap();
         let sges = [self.memory.sge(0, u32::try_from(message.len()).unwrap())];
         self.qp.post_send(&SendWr { data: Data::Sges(&sges), ..SendWr::new(SendOpcode::Send) }).unwrap();
+        self.message()
+    }
+
+    fn await_message(&self) {
+        let place = [self.memory.sge(4096, 4096)];
+        self.qp.post_recv(&RecvWr { wr_id: 7, sges: &place }).unwrap();
+    }
+
+    fn message(&self) -> String {
         let mut answer = Vec::new();
         eventually("an answer", || {
             let Some(completion) = self.cq.poll_one() else { return false };
