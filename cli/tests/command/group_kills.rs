@@ -17,7 +17,7 @@ use crate::process::{PATIENCE, Process, path_in, run};
 use crate::support::Folder;
 
 const CLIENTS: usize = 3;
-const MEMORY: &str = "--memory 4M";
+const SERVERS: usize = 4;
 
 /// A write or a read of one key. Values of a key only grow: its one writer counts.
 #[derive(Clone, Copy, Debug)]
@@ -139,7 +139,12 @@ fn nothing_that_was_acknowledged_is_lost() {
     let kills = std::env::var("WEFT_GROUP_KILLS").map_or(50, |count| count.parse().expect("a number"));
     let folder = Folder::new();
     let register = path_in(&folder, "group");
-    let mut servers: Vec<Server> = (0..4).map(|_| Server::start("127.0.0.1:0", MEMORY)).collect();
+    // Every other replica comes back with what its file has, the others with nothing.
+    let memory = |at: usize| match at % 2 {
+        0 => "--memory 4M".to_owned(),
+        _ => format!("--file {} --size 4M", path_in(&folder, &format!("replica{at}"))),
+    };
+    let mut servers: Vec<Server> = (0..SERVERS).map(|at| Server::start("127.0.0.1:0", &memory(at))).collect();
     let names: Vec<&str> = servers.iter().map(|server| server.address.as_str()).collect();
     good(run(&format!("group create --register {register} {} --spare {}", names[..3].join(" "), names[3])));
     let (mut kv, address) = serve(&register, "");
@@ -158,6 +163,13 @@ fn nothing_that_was_acknowledged_is_lost() {
         for turn in 0..kills {
             stage.await_progress();
             match turn % 4 {
+                // A replica is stopped. It goes on when the group does without it.
+                2 if turn % 24 == 2 => {
+                    let at = turn / 24 % SERVERS;
+                    kill(&servers[at].process, Signal::STOP);
+                    stage.await_progress();
+                    kill(&servers[at].process, Signal::CONT);
+                }
                 // The host of the database: another one takes over, while the old one is there or after it was killed.
                 1 => {
                     kill(&kv, Signal::KILL);
@@ -171,13 +183,13 @@ fn nothing_that_was_acknowledged_is_lost() {
                     let old = std::mem::replace(&mut kv, next).finish();
                     assert!(old.status == 1 && old.stderr[0].contains("has begun"), "{old:?}");
                 }
-                // A replica, whichever it is: a spare takes its place, and it comes back empty.
+                // A replica, whichever it is: a spare takes its place, and it comes back.
                 _ => {
-                    let at = turn / 2 % servers.len();
+                    let at = turn / 2 % SERVERS;
                     let address = servers[at].address.clone();
                     kill(&servers[at].process, Signal::KILL);
                     stage.await_progress();
-                    servers[at] = Server::start(&address, MEMORY);
+                    servers[at] = Server::start(&address, &memory(at));
                 }
             }
         }
