@@ -21,14 +21,15 @@ pub struct Window {
 /// What an operation under way uses.
 #[derive(Debug)]
 struct Flight {
-    changed: Vec<Range<u64>>,
+    changed: [Range<u64>; 3],
     read: Option<Range<u64>>,
 }
 
 impl Window {
     /// Makes a window of so many slots, at least one.
     pub fn new(slots: u32) -> Self {
-        Self { slots: slots.max(1).into(), next: 0, flights: VecDeque::new(), changed: BTreeMap::new() }
+        let flights = VecDeque::with_capacity(slots as usize);
+        Self { slots: slots.max(1).into(), next: 0, flights, changed: BTreeMap::new() }
     }
 
     /// Takes a slot for an operation, and returns its number. The slot is the number modulo the slots.
@@ -38,7 +39,8 @@ impl Window {
     pub fn begin(&mut self, op: &Op) -> Result<u64, OpError> {
         self.check(op, 1)?;
         let changed = joined(op);
-        self.changed.extend(changed.iter().map(|range| (range.start, range.end)));
+        let filled = changed.iter().filter(|range| !range.is_empty());
+        self.changed.extend(filled.map(|range| (range.start, range.end)));
         self.flights.push_back(Flight { changed, read: op.read() });
         self.next += 1;
         Ok(self.next - 1)
@@ -66,7 +68,7 @@ impl Window {
     pub fn end(&mut self) -> Option<u64> {
         let number = self.oldest();
         let flight = self.flights.pop_front()?;
-        for range in &flight.changed {
+        for range in flight.changed.iter().filter(|range| !range.is_empty()) {
             self.changed.remove(&range.start);
         }
         Some(number)
@@ -94,18 +96,25 @@ impl Window {
     }
 }
 
-/// Returns the octets that an operation changes, with no octet in two of the ranges.
-fn joined(op: &Op) -> Vec<Range<u64>> {
-    let mut ranges: Vec<_> = op.changed().filter(|range| !range.is_empty()).collect();
-    ranges.sort_unstable_by_key(|range| range.start);
-    let mut joined: Vec<Range<u64>> = Vec::with_capacity(ranges.len());
-    for range in ranges {
-        match joined.last_mut() {
-            Some(last) if range.start < last.end => last.end = last.end.max(range.end),
-            _ => joined.push(range),
-        }
+/// Returns the octets that an operation changes, with no octet in two of the ranges. Some may be empty.
+fn joined(op: &Op) -> [Range<u64>; 3] {
+    let mut ranges = [const { 0..0 }; 3];
+    for (place, range) in ranges.iter_mut().zip(op.changed()) {
+        *place = range;
     }
-    joined
+    ranges.sort_unstable_by_key(|range| range.start);
+    let [first, second, third] = &mut ranges;
+    join(first, second);
+    join(second, third);
+    ranges
+}
+
+/// Moves the octets of a range to the next one, which does not begin before it, if the two overlap.
+fn join(range: &mut Range<u64>, next: &mut Range<u64>) {
+    if next.start < range.end {
+        *next = range.start..range.end.max(next.end);
+        *range = 0..0;
+    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! An operation allocates no memory, neither at a replica nor at the client's device.
+//! An operation allocates no memory, neither at a replica nor at the client.
 //!
 //! There is only one test, since the counts are the process's: another test beside it would be counted too.
 
@@ -61,8 +61,6 @@ struct World {
     hosts: Vec<Host>,
     _replicas: Vec<Replica>,
     session: Session,
-    /// Allocations of the client's calls.
-    of_client: u64,
 }
 
 impl World {
@@ -90,25 +88,17 @@ impl World {
             replicas[index].begin(next.map(Replica::data_in)).unwrap();
         }
         connect(&hosts, (REPLICAS, session.head()), (0, replicas[0].inward()));
-        Self { hosts, _replicas: replicas, session, of_client: 0 }
+        Self { hosts, _replicas: replicas, session }
     }
 
     /// Carries one operation out.
     fn run(&mut self, operate: Operate, round: u64) {
-        let id = self.call(|session| operate(session, round)).unwrap();
+        let id = operate(&mut self.session, round).unwrap();
         let mut out = [Done { id: OpId(0), originals: Originals::default() }];
-        while self.call(|session| session.poll(&mut out)) != Ok(1) {
+        while self.session.poll(&mut out) != Ok(1) {
             self.hosts.iter().for_each(|host| host.device.advance());
         }
         assert_eq!(out[0].id, id);
-    }
-
-    /// Makes a call of the client. It keeps a list of the ranges that an operation changes, and that is memory.
-    fn call<T>(&mut self, call: impl FnOnce(&mut Session) -> T) -> T {
-        let before = LIVE.allocations();
-        let result = call(&mut self.session);
-        self.of_client += LIVE.allocations() - before;
-        result
     }
 }
 
@@ -152,9 +142,9 @@ fn no_operation_allocates() {
         let mut world = World::new(is_kept);
         for (name, operate) in ALL {
             (0..WARM_UP).for_each(|round| world.run(operate, round));
-            let before = LIVE.allocations() - world.of_client;
+            let before = LIVE.allocations();
             (WARM_UP..WARM_UP + ROUNDS).for_each(|round| world.run(operate, round));
-            let allocations = LIVE.allocations() - world.of_client - before;
+            let allocations = LIVE.allocations() - before;
             if allocations > 0 {
                 failures
                     .push(format!("{name}, files {is_kept}: {allocations} allocations in {ROUNDS} rounds"));
