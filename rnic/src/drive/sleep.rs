@@ -24,50 +24,44 @@ pub(crate) fn sleep_by(
     fd: Option<BorrowedFd<'_>>,
     timeout: Option<Duration>,
 ) -> Result<(), Errno> {
-    let mut outcome = Ok(());
     let begun: Vec<_> = motors.iter().map(|motor| motor.begin_sleep()).collect();
-    let (mut rung, mut is_lost) = (Vec::with_capacity(motors.len()), Vec::new());
     let timeout = begun.iter().map(|(_, next)| *next).chain([timeout]).flatten().min();
-    if timeout != Some(Duration::ZERO) {
-        let mut fds = Vec::with_capacity(4);
-        for (motor, (wires, _)) in motors.iter().zip(&begun) {
-            motor.sleeps.begin();
-            let Some(wires) = wires else { continue };
-            fds.push(PollFd::new(&motor.lead.wakeup, PollFlags::IN));
-            for (wire, wants_write) in wires {
-                let out = if *wants_write { PollFlags::OUT } else { PollFlags::empty() };
-                fds.push(PollFd::new(wire, PollFlags::IN | out));
-            }
-        }
-        fds.extend(fd.as_ref().map(|fd| PollFd::new(fd, PollFlags::IN)));
-        outcome = poll_for(poll, &mut fds, timeout);
-        let mut ready = fds.iter().map(|fd| !fd.revents().is_empty());
-        let woken = if ready.clone().any(|ready| ready) { Woken::Event } else { Woken::Time };
-        let mut closed = fds.iter().map(|fd| fd.revents().contains(PollFlags::NVAL));
-        for (motor, (wires, _)) in motors.iter().zip(&begun) {
-            let count = wires.as_ref().map_or(0, |wires| 1 + wires.len());
-            is_lost.push(closed.by_ref().take(count).filter(|closed| *closed).count() > 0);
-            let doorbell = wires.is_some() && ready.next() == Some(true);
-            rung.push(doorbell);
-            let frame = wires.iter().flatten().filter(|_| ready.next() == Some(true)).count() > 0;
-            motor.sleeps.end(match (doorbell, frame) {
-                (true, _) => Woken::Doorbell,
-                (false, true) => Woken::Wire,
-                // The application's descriptor or another engine has ended the sleep.
-                (false, false) => woken,
-            });
-        }
-        if closed.next() == Some(true) {
-            outcome = Err(Errno::BADF);
+    if timeout == Some(Duration::ZERO) {
+        motors.iter().for_each(|motor| motor.lead.end_sleep(true));
+        return Ok(());
+    }
+    let mut fds = Vec::with_capacity(4);
+    for (motor, (wires, _)) in motors.iter().zip(&begun) {
+        motor.sleeps.begin();
+        let Some(wires) = wires else { continue };
+        fds.push(PollFd::new(&motor.lead.wakeup, PollFlags::IN));
+        for (wire, wants_write) in wires {
+            let out = if *wants_write { PollFlags::OUT } else { PollFlags::empty() };
+            fds.push(PollFd::new(wire, PollFlags::IN | out));
         }
     }
-    for (index, motor) in motors.iter().enumerate() {
-        motor.lead.end_sleep(rung.get(index).copied().unwrap_or(true));
-        if is_lost.get(index).copied().unwrap_or(false) {
+    fds.extend(fd.as_ref().map(|fd| PollFd::new(fd, PollFlags::IN)));
+    let outcome = poll_for(poll, &mut fds, timeout);
+    let mut ready = fds.iter().map(|fd| !fd.revents().is_empty());
+    let woken = if ready.clone().any(|ready| ready) { Woken::Event } else { Woken::Time };
+    let mut closed = fds.iter().map(|fd| fd.revents().contains(PollFlags::NVAL));
+    for (motor, (wires, _)) in motors.iter().zip(&begun) {
+        let count = wires.as_ref().map_or(0, |wires| 1 + wires.len());
+        let is_lost = closed.by_ref().take(count).filter(|closed| *closed).count() > 0;
+        let doorbell = wires.is_some() && ready.next() == Some(true);
+        let frame = wires.iter().flatten().filter(|_| ready.next() == Some(true)).count() > 0;
+        motor.sleeps.end(match (doorbell, frame) {
+            (true, _) => Woken::Doorbell,
+            (false, true) => Woken::Wire,
+            // The application's descriptor or another engine has ended the sleep.
+            (false, false) => woken,
+        });
+        motor.lead.end_sleep(doorbell);
+        if is_lost {
             motor.lose();
         }
     }
-    outcome
+    if closed.next() == Some(true) { Err(Errno::BADF) } else { outcome }
 }
 
 /// A moment of real time at which a wait ends.
