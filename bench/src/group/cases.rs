@@ -25,10 +25,12 @@ pub(super) static CASES: [Case; 34] = [
     case("group/file-write-flush-1k", Quantity::Micros, SYNCING, |_, _| {
         beside_syncing(work(Kind::Persist, 1024).on_files())
     }),
-    case("group/switch-host-1k", Quantity::Micros, BETWEEN, |_, _| between(Site::Host, Delay::None)),
-    case("group/switch-packet-1k", Quantity::Micros, BETWEEN, |_, _| between(Site::Packet, Delay::None)),
-    case("group/netem-host-1k", Quantity::Micros, BETWEEN, |_, _| between(Site::Host, Delay::Netem)),
-    case("group/netem-packet-1k", Quantity::Micros, BETWEEN, |_, _| between(Site::Packet, Delay::Netem)),
+    case("group/hosts-1k", Quantity::Micros, BETWEEN, |_, _| between(Site::Host, Delay::None)),
+    case("group/hosts-packet-1k", Quantity::Micros, BETWEEN, |_, _| between(Site::Packet, Delay::None)),
+    case("group/hosts-netem-1k", Quantity::Micros, BETWEEN, |_, _| between(Site::Host, Delay::Netem)),
+    case("group/hosts-netem-packet-1k", Quantity::Micros, BETWEEN, |_, _| {
+        between(Site::Packet, Delay::Netem)
+    }),
     case("group/rate-1k", Quantity::Rate, FASTER, |_, _| beside_all(write(1024).deep(16))),
     case("group/stream-64k", Quantity::Throughput, FASTER, |_, _| beside_all(write(1 << 16).deep(8))),
     case("group/stream-64k-hops", Quantity::Throughput, ONE_HOP, |_, _| {

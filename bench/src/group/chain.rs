@@ -14,7 +14,7 @@ use super::files;
 use super::network::{self, Network};
 use super::terms::Mode;
 use crate::case::Trouble;
-use crate::process::{Folder, Outcome, say};
+use crate::process::{Folder, Outcome, next_number, say};
 
 /// What a chain is like.
 #[derive(Clone, Copy, Debug)]
@@ -70,11 +70,12 @@ pub(super) struct Usages {
 impl Chain {
     pub(super) fn start(plan: &Plan) -> Outcome<Self> {
         let files = plan.has_files.then(files::folder).transpose()?;
-        let start = |index| Program::start(plan, index, files.as_ref());
+        let [.., number] = next_number().to_be_bytes();
+        let start = |index| Program::start(plan, index, number, files.as_ref());
         let mut programs = (0..plan.replicas).map(start).collect::<Outcome<Vec<_>>>()?;
         plan.network.at_client(|| {
             // The client's thread drives its device, and sleeps nowhere.
-            let (address, interface) = (plan.network.client(), plan.network.interface());
+            let (address, interface) = (plan.network.client(number), plan.network.interface());
             let device = network::open(address, interface, 99, Progress::Manual)?;
             let events = device.create_event_channel().map_err(say("making a channel"))?;
             let mut sessions = Vec::new();
@@ -180,7 +181,7 @@ fn connect(device: &Device, events: &EventChannel, qp: &Qp, address: SocketAddr)
 }
 
 impl Program {
-    fn start(plan: &Plan, index: usize, files: Option<&Folder>) -> Outcome<Self> {
+    fn start(plan: &Plan, index: usize, chain: u8, files: Option<&Folder>) -> Outcome<Self> {
         let own = std::env::current_exe().map_err(say("finding this program"))?;
         let mut command = plan.network.command(index, own.as_ref())?;
         command.args(["bench", "group", "replica", "--mode", plan.mode.name()]);
@@ -193,7 +194,7 @@ impl Program {
         ] {
             command.arg(name).arg(value.to_string());
         }
-        command.args(["--address", &plan.network.replica(index).to_string()]);
+        command.args(["--address", &plan.network.replica(index, chain).to_string()]);
         if let Some(interface) = plan.network.interface() {
             command.args(["--interface", interface]);
         }

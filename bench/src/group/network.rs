@@ -60,14 +60,14 @@ impl Network {
         }
     }
 
-    /// Returns the address of the client's device.
-    pub(super) fn client(self) -> Ipv4Addr {
-        self.address(0)
+    /// Returns the address of the client's device in a chain of this number.
+    pub(super) fn client(self, chain: u8) -> Ipv4Addr {
+        self.address(0, chain)
     }
 
-    /// Returns the address of a replica's device.
-    pub(super) fn replica(self, index: usize) -> Ipv4Addr {
-        self.address(index + 1)
+    /// Returns the address of a replica's device in a chain of this number.
+    pub(super) fn replica(self, index: usize, chain: u8) -> Ipv4Addr {
+        self.address(index + 1, chain)
     }
 
     /// Returns the interface of devices that take frames from it.
@@ -78,11 +78,12 @@ impl Network {
         }
     }
 
-    fn address(self, host: usize) -> Ipv4Addr {
+    fn address(self, host: usize, chain: u8) -> Ipv4Addr {
         let first = match self {
             Self::Loopback => return Ipv4Addr::LOCALHOST,
             Self::Switched { ground: Site::Host, .. } => KERNEL,
-            Self::Switched { ground: Site::Packet, .. } => OURS,
+            // The devices of several chains are there at the same time.
+            Self::Switched { ground: Site::Packet, .. } => Ipv4Addr::new(10, 96, chain, 1),
         };
         Ipv4Addr::from_bits(first.to_bits() + u32::try_from(host).unwrap_or(0))
     }
@@ -95,12 +96,13 @@ pub(super) fn open(
     seed: u64,
     progress: Progress,
 ) -> Outcome<Device> {
-    let address = IpAddr::V4(address);
+    let (ip_bits, address) = (address.to_bits(), IpAddr::V4(address));
     let (ground, config) = match interface {
         None => (Ground::Host, Config::host(address, seed)),
         Some(name) => {
             let ip = IpSetting { address, prefix: 24, gateways: Vec::new(), routes: Vec::new() };
-            let config = Config::new(ip, seed);
+            // The seed makes the MAC address as well.
+            let config = Config::new(ip, seed ^ u64::from(ip_bits) << 32);
             let wire = Wire::open(&Spec::Packet(name.to_owned()), config.stack.mtu);
             (wire.map_err(say("opening an interface"))?.into(), config)
         }
@@ -130,7 +132,7 @@ impl Switch {
                 bridge.run(&format!("tc qdisc add dev {port} root netem delay 50us rate 25gbit"))?;
             }
             let network = Network::Switched { ground: Site::Host, delay };
-            host.run(&format!("ip addr add {}/24 dev {INTERFACE}", network.address(number)))?;
+            host.run(&format!("ip addr add {}/24 dev {INTERFACE}", network.address(number, 0)))?;
             host.run(&format!("ip link set {INTERFACE} up"))?;
             hosts.push(host);
         }
@@ -141,9 +143,8 @@ impl Switch {
 /// A client and three replicas.
 const HOSTS: usize = 4;
 const INTERFACE: &str = "weft0";
-/// The first addresses of the kernels, and of devices with addresses of their own.
+/// The first address of the kernels.
 const KERNEL: Ipv4Addr = Ipv4Addr::new(10, 95, 0, 1);
-const OURS: Ipv4Addr = Ipv4Addr::new(10, 95, 0, 11);
 
 #[cfg(test)]
 mod tests {
@@ -161,16 +162,16 @@ mod tests {
             println!("skipped: hosts_of_a_switch_reach_each_other_and_nobody_else_does: {trouble}");
             return;
         }
-        let listen = || TcpListener::bind((network.client(), 0)).map_err(say("listening"));
+        let listen = || TcpListener::bind((network.client(0), 0)).map_err(say("listening"));
         let listener = network.at_client(listen).unwrap();
         let port = listener.local_addr().unwrap().port();
         for replica in 0..3 {
             let (text, own) =
-                (format!("exec 3<>/dev/tcp/{}/{port}", network.client()), network.replica(replica));
+                (format!("exec 3<>/dev/tcp/{}/{port}", network.client(0)), network.replica(replica, 0));
             let mut bash = network.command(replica, OsStr::new("bash")).unwrap();
             assert!(bash.args(["-c", &text]).status().unwrap().success(), "{replica}");
             assert_eq!(listener.accept().unwrap().1.ip(), IpAddr::V4(own));
         }
-        assert!(TcpStream::connect((network.client(), port)).is_err(), "not from here");
+        assert!(TcpStream::connect((network.client(0), port)).is_err(), "not from here");
     }
 }
