@@ -8,6 +8,8 @@ use crate::access::Access;
 use crate::ids::{PdId, StreamId};
 use crate::memory::{Claim, MemoryTable, Span, Violation};
 use crate::payload::Payload;
+use crate::pieces::Piece;
+use crate::region::Region;
 
 /// The memory in reach of one stream, of its peer and of its own side.
 ///
@@ -83,6 +85,37 @@ impl Reach<'_> {
     #[inline(always)]
     pub fn deliver(&self, stag: Stag, to: u64, payload: &[u8]) -> Result<(), Violation> {
         self.place(self.claim(stag, Access::LOCAL_WRITE), to, payload)
+    }
+
+    /// Places the pieces of a message. Elements of a list that lie in the entries of the same send queue, with no other
+    /// entries between them, ring its doorbell once: a ring for each of them would be most of what a short one costs.
+    ///
+    /// # Errors
+    /// [`Violation`] when the memory does not take one of them. Those before it have been placed.
+    #[inline]
+    pub(crate) fn scatter(
+        &self,
+        mut pieces: impl Iterator<Item = Piece>,
+        payload: &[u8],
+    ) -> Result<(), Violation> {
+        let mut entries: Option<&Region> = None;
+        let placed = pieces.try_for_each(|piece| {
+            let octets = &payload[piece.range];
+            let claim = self.claim(piece.sge.lkey, Access::LOCAL_WRITE);
+            let span = self.memory.check(claim, piece.to, octets.len())?;
+            if !span.region().is_send_queue() {
+                return span.copy_in(octets);
+            }
+            if let Some(before) = entries.filter(|before| !core::ptr::eq(*before, span.region())) {
+                before.ring();
+            }
+            entries = Some(span.region());
+            span.copy_in_quietly(octets)
+        });
+        if let Some(entries) = entries {
+            entries.ring();
+        }
+        placed
     }
 
     /// Places octets for a stream with the right that the claim names.

@@ -234,7 +234,9 @@ impl Region {
     #[inline(always)]
     pub fn copy_in(&self, offset: usize, octets: &[u8]) -> bool {
         if !self.writable {
-            return self.entries.as_ref().is_some_and(|entries| entries.copy_in(offset, octets));
+            let copied = self.copy_in_quietly(offset, octets);
+            self.ring();
+            return copied;
         }
         if !self.holds(offset, octets.len()) {
             return false;
@@ -244,6 +246,22 @@ impl Region {
         // not overlap. All other threads reach this memory by the same function or are not Rust's; a race decides about
         // octets only.
         unsafe { copy::copy_in(octets, self.start.as_ptr().add(offset)) }
+    }
+
+    /// As [`Self::copy_in`], and leaves it to the caller to ring the doorbell behind the last one of several copies.
+    #[must_use]
+    pub(crate) fn copy_in_quietly(&self, offset: usize, octets: &[u8]) -> bool {
+        match &self.entries {
+            Some(entries) => entries.copy_in(offset, octets),
+            None => self.copy_in(offset, octets),
+        }
+    }
+
+    /// Rings the doorbell of the send queue whose entries these are.
+    pub(crate) fn ring(&self) {
+        if let Some(entries) = &self.entries {
+            entries.ring();
+        }
     }
 
     /// Copies `octets.len()` octets at `offset` out of the region. `false` when that is out of bounds, and nothing is

@@ -209,10 +209,8 @@ impl QueuePair {
         {
             return Err(Refusal::Peer(weft_rdmap::Error::CannotInvalidate));
         }
-        let placed =
-            pieces(&self.receiving.work.sges, offset as usize, payload.len()).try_for_each(|piece| {
-                self.reach(memory).deliver(piece.sge.lkey, piece.to, &payload[piece.range])
-            });
+        let pieces = pieces(&self.receiving.work.sges, offset as usize, payload.len());
+        let placed = self.reach(memory).scatter(pieces, payload);
         if placed.is_err() {
             self.fail_recv(Status::LocalProtection);
             return Err(Refusal::Local(Status::LocalProtection));

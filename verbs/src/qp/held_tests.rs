@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use proptest::prelude::*;
 
-use super::tests::{IDLE, READ, WR, WRITE, World, established};
+use super::tests::{CAPACITY, IDLE, READ, WR, WRITE, World, established};
 use super::*;
 use crate::access::Access;
 use crate::completion::CompletionOpcode;
@@ -209,6 +209,46 @@ fn a_held_entry_starts_when_it_is_rewritten() {
     world.qp.finish(read.token);
     assert_eq!(world.outcomes(), [(1, Status::Success)], "the identifier is the owner's still");
     assert_eq!(world.start(), Token(1));
+}
+
+/// A message that is scattered over the entries of two send queues rings both, though the list goes to and fro. One that does
+/// not fit rings for what has been placed.
+#[test]
+fn a_scattered_message_rings_each_send_queue_that_it_changes() {
+    let mut world = established();
+    let (first, doorbells) = entries(&mut world);
+    let mut register = |region: Region| {
+        let iova = region.address();
+        let registration = Registration { pd: PdId(1), stream: None, access: Access::ALL, iova, region };
+        world.memory.register(registration).unwrap()
+    };
+    let queues = QpQueues::new(9, &CAPACITY);
+    let second = register(Region::send_queue(Arc::new(queues), Arc::clone(&doorbells), 4));
+    let plain = register(Region::owned(8).unwrap());
+    let sge = |memory: &MemoryRegion, offset: u64| Sge {
+        addr: memory.region.address() + offset,
+        length: 2,
+        lkey: memory.stag,
+    };
+    let list = [sge(&first, 8), sge(&second, 8), sge(&plain, 0), sge(&first, 16), sge(&second, 16)];
+    let scatter = |list: &[Sge], payload: &[u8]| {
+        let pieces = crate::pieces::pieces(list, 0, payload.len());
+        world.qp.reach(&world.memory).scatter(pieces, payload)
+    };
+    let read = |memory: &MemoryRegion, offset| {
+        let mut octets = [0; 2];
+        assert!(memory.region.copy_out(offset, &mut octets));
+        octets
+    };
+    scatter(&list, b"aabbccddee").unwrap();
+    assert_eq!(rings(&doorbells), [3, 4]);
+    let placed = [read(&first, 8), read(&second, 8), read(&plain, 0), read(&first, 16), read(&second, 16)];
+    assert_eq!(placed.concat(), b"aabbccddee");
+    let nowhere = Sge { lkey: Sge::default().lkey, ..list[1] };
+    assert!(scatter(&[list[0], nowhere, list[1]], b"ffgghh").is_err());
+    assert_eq!((rings(&doorbells), read(&first, 8), read(&second, 8)), (vec![3], *b"ff", *b"bb"));
+    scatter(&[list[2]], b"ii").unwrap();
+    assert_eq!(rings(&doorbells), Vec::<usize>::new(), "nothing has changed there");
 }
 
 /// A compare-and-swap of the opcode alone releases the entry; the owner has prepared the rest.

@@ -18,9 +18,12 @@ impl Entries {
     }
 
     pub(super) fn copy_in(&self, offset: usize, octets: &[u8]) -> bool {
-        let copied = self.queues.send.ring().copy_in(offset, octets);
+        self.queues.send.ring().copy_in(offset, octets)
+    }
+
+    /// Has the engine look at the entries.
+    pub(super) fn ring(&self) {
         self.doorbells.ring(self.slot);
-        copied
     }
 
     pub(super) fn copy_out(&self, offset: usize, octets: &mut [u8]) -> bool {
@@ -29,7 +32,7 @@ impl Entries {
 
     pub(super) fn update(&self, offset: usize, change: impl Fn(u64) -> u64) -> Option<u64> {
         let before = self.queues.send.ring().update(offset, change);
-        self.doorbells.ring(self.slot);
+        self.ring();
         before
     }
 }
