@@ -71,11 +71,11 @@ fn wrong_arguments_are_one_line() {
     std::fs::write(&rules, "allow port 80\ndeny prot 22\n").unwrap();
     for (line, words) in [
         ("daemon --name mine".to_owned(), "`mine`: a daemon's address is @NAME"),
+        (format!("daemon --name @{}", "1".repeat(200)), "1`: a daemon's address has at most 108 octets"),
         (
-            format!("daemon --name @{}", "1".repeat(200)),
-            "1`: the name or path of a daemon's socket has at most 107",
+            format!("sockets --daemon /{} -- true", "1".repeat(200)),
+            "a daemon's address has at most 108 octets",
         ),
-        (format!("sockets --daemon /{} -- true", "1".repeat(200)), "has at most 107 octets"),
         (format!("daemon --rules {rules}"), "line 2: `prot`"),
         (format!("daemon --rules {rules}x"), "rulesx: No such file"),
         ("daemon --linger -1".to_owned(), "--linger"),

@@ -47,7 +47,7 @@ impl core::str::FromStr for Address {
         };
         let wrong = |error| match error {
             Errno::NAMETOOLONG => {
-                format!("`{text}`: the name or path of a daemon's socket has at most {LONGEST} octets")
+                format!("`{text}`: a daemon's address has at most {LONGEST} octets")
             }
             _ => format!(
                 "`{text}`: a daemon's address is @NAME or the path of a socket, as in @mine or /run/weft.socket"
@@ -63,15 +63,15 @@ impl core::fmt::Display for Address {
     }
 }
 
-/// `sun_path` has 108 octets, of which an abstract name and the end of a path take one.
-const LONGEST: usize = 107;
+/// The size of `sun_path`, in which an octet stands for the `@`.
+const LONGEST: usize = 108;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_a_name_or_a_path_of_107_octets_at_most() {
+    fn an_address_is_a_name_or_a_path_of_108_octets_at_most() {
         let words = |text: &str| text.parse::<Address>().map(|address| address.to_string());
         for text in ["@x", "@weft/1/0", "/run/weft", "./x"] {
             assert_eq!(words(text), Ok(text.to_owned()));
@@ -80,10 +80,9 @@ mod tests {
             assert!(words(text).is_err_and(|line| line.contains("is @NAME or the path")), "{text}");
         }
         for begin in ["@", "/"] {
-            let longest = if begin == "@" { LONGEST } else { LONGEST - 1 };
-            let text = |len| format!("{begin}{}", "x".repeat(len));
-            assert!(words(&text(longest)).is_ok());
-            assert!(words(&text(longest + 1)).is_err_and(|line| line.ends_with("at most 107 octets")));
+            let text = |len| format!("{begin:x<len$}");
+            assert!(words(&text(LONGEST)).is_ok());
+            assert!(words(&text(LONGEST + 1)).is_err_and(|line| line.ends_with("at most 108 octets")));
         }
     }
 }
