@@ -29,20 +29,19 @@ fn lower_within(descriptor: c_int, stream: &Stream, reason: Reason, patience: u6
         if try_lower(descriptor, stream, reason, Limit::behind(Some(clock::span(patience)))) {
             return true;
         }
-        if untaken(descriptor, stream) >= before {
+        if !(1..before).contains(&untaken(descriptor, stream)) {
             give_up(descriptor, stream);
             return false;
         }
     }
 }
 
-/// Returns how many octets of a stream its reader, or the reader's kernel, has not taken yet.
+/// Returns how many octets its reader, or the reader's kernel, has to take before a direction is back on TCP. 0: that does not
+/// depend on them.
 fn untaken(descriptor: c_int, stream: &Stream) -> u64 {
-    let in_ring = channel::outbound(stream).map_or(0, |outbound| {
-        let backlog =
-            || outbound.backlog().map_or(0, |pieces| pieces.iter().map(|(_, len)| *len as u64).sum());
-        if outbound.sink() == Sink::Ring { outbound.unread().unwrap_or(0) } else { backlog() }
-    });
+    let Some(outbound) = channel::outbound(stream) else { return 0 };
+    let rest = || outbound.backlog().map_or(0, |pieces| pieces.iter().map(|(_, len)| *len as u64).sum());
+    let in_ring = if outbound.sink() == Sink::Ring { outbound.unread().unwrap_or(0) } else { rest() };
     calls::queued(descriptor, libc::TIOCOUTQ).unwrap_or(0) + in_ring
 }
 

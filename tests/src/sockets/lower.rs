@@ -20,11 +20,13 @@ impl End {
         self.withdraw();
         let start = self.world.now.get();
         let mut is_lowered = self.words().state().phase != Phase::Offered;
-        let mut before = u64::MAX;
-        while !is_lowered && self.untaken() < before {
-            before = self.untaken();
+        while !is_lowered {
+            let before = self.untaken();
             let until = self.world.now.get() + 30_000_000;
             is_lowered = self.lower_outbound(until) && self.lower_inbound(until);
+            if !is_lowered && !(1..before).contains(&self.untaken()) {
+                break;
+            }
         }
         if !is_lowered {
             self.judge_lowering(start);
@@ -35,14 +37,12 @@ impl End {
         is_lowered
     }
 
-    /// Returns how many octets of the stream its reader has not taken yet.
+    /// Returns how many octets its reader has to take before the sending direction is back on TCP.
     fn untaken(&self) -> u64 {
-        let in_ring = self.link().filter(|_| self.out_gate().is_closed()).map_or(0, |link| {
-            let outbound = self.outbound(&link);
-            let backlog =
-                || outbound.backlog().map_or(0, |pieces| pieces.iter().map(|(_, len)| *len as u64).sum());
-            if outbound.sink() == Sink::Ring { outbound.unread().unwrap_or(0) } else { backlog() }
-        });
+        let Some(link) = self.link().filter(|_| self.out_gate().is_closed()) else { return 0 };
+        let outbound = self.outbound(&link);
+        let rest = || outbound.backlog().map_or(0, |pieces| pieces.iter().map(|(_, len)| *len as u64).sum());
+        let in_ring = if outbound.sink() == Sink::Ring { outbound.unread().unwrap_or(0) } else { rest() };
         self.world.kernel.borrow().queued(self.socket() ^ 1) as u64 + in_ring
     }
 
