@@ -373,6 +373,8 @@ pub const LOWERED: u16 = 8;
 pub const CLOSED: u16 = 16;
 /// Beside [`LOWERED`]: no record comes, since the reader asks for TCP and has come to no ring.
 pub const SILENT: u16 = 32;
+/// The sender to another host is about to end its stream in a ring: its daemon promises no way back to TCP any more.
+pub const STAYING: u16 = 64;
 /// [`Reader::attached`]: the reader will take octets from a ring.
 pub const ATTACHED: u32 = 1;
 /// [`Reader::attached`]: the reader stays on TCP.

@@ -15,7 +15,7 @@ use crate::broken::Broken;
 use crate::end::{ENDING, RECORD};
 use crate::inbound::Inbound;
 use crate::layout::{
-    ASKED, ATTACHED, COMMITTED, DECLINED, FINAL, LOST, LOST_BEFORE_RING, LOWERED, RESET, SILENT,
+    ASKED, ATTACHED, COMMITTED, DECLINED, FINAL, LOST, LOST_BEFORE_RING, LOWERED, RESET, SILENT, STAYING,
 };
 use crate::leg::{Carrier, Leg, MAX_LOG2};
 use crate::outbound::Outbound;
@@ -227,6 +227,21 @@ impl Outbound<'_> {
         // Before the record is due.
         self.own.flags.fetch_or(ENDING, Ordering::Relaxed);
         self.depart()
+    }
+
+    /// Goes back to TCP, as [`depart`](Self::depart), if the reader asks for that, because the stream is about to end in its
+    /// ring. A reader that has come to no ring may have the promise already that it misses nothing by TCP.
+    ///
+    /// # Errors
+    /// As [`room`](Self::room).
+    pub fn obey_at_end(&self) -> Result<(), Broken> {
+        // As in `depart`: either the daemon finds this word and promises nothing, or this finds the question.
+        self.shared.producer.flags.fetch_or(STAYING, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        if self.shared.reader.please.load(Ordering::Acquire) == ASKED {
+            self.depart()?;
+        }
+        Ok(())
     }
 
     /// Returns the record that has to go out before all else, if one is due. Why the stream does not go on in the ring is

@@ -162,6 +162,8 @@ fn finish_now(call: &Call, is_last: bool) -> Step {
     transfer::in_outbound(call, |outbound| {
         if may_depart(call, outbound) {
             outbound.depart_at_end()?;
+        } else if call.stream.end.has(FAR) && outbound.sink() == Sink::Ring {
+            outbound.obey_at_end()?;
         }
         match transfer::send_backlog(call.descriptor, &call.stream, outbound) {
             None => {}
@@ -262,3 +264,41 @@ const LAST_OCTETS: u64 = 2_000_000_000;
 const LAST_ANSWER: u64 = 60_000_000;
 /// How often a lingering thread looks, in nanoseconds.
 const PAUSE: u64 = 1_000_000;
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::fd::AsRawFd;
+
+    use weft_sockets::{Carrier, Gate, RingPlace};
+
+    use super::*;
+    use crate::family;
+    use crate::overtaken::tests::Far;
+
+    #[test]
+    fn a_question_that_comes_while_a_stream_ends_in_its_ring_is_obeyed() {
+        let _turn = family::turn();
+        for is_asked in [true, false] {
+            let mut far = Far::before_a_ring(0x6033);
+            let outbound = channel::offered_outbound(&far.ends[0]).expect("a channel");
+            far.to_there.attach();
+            assert!(Gate::new(&far.ends[0].end.outbound.inside, false).try_close());
+            let ring = Carrier::Ring(RingPlace::new(65, 16).expect("a place in the link"));
+            assert_eq!((outbound.commit(), outbound.begin_leg(ring)), (true, Ok(true)));
+            assert_eq!(far.send(), 4096);
+            if is_asked {
+                far.to_there.ask_back();
+            }
+            // The thread has looked for a question before.
+            let call = Call { descriptor: far.own.as_raw_fd(), stream: far.ends[0], flags: 0 };
+            assert_eq!(port::tests::beside_a_daemon(|| finish_now(&call, false)), Step::End);
+            assert_eq!(outbound.sink() == Sink::Tcp, is_asked);
+            if is_asked {
+                far.other.read_exact(&mut [0; 4096]).expect("octets of the ring, without a record");
+                assert_eq!(calls::queued(far.other.as_raw_fd(), libc::FIONREAD), Ok(0));
+            }
+            far.forget(0x6033);
+        }
+    }
+}

@@ -498,7 +498,7 @@ static READER: AtomicU32 = AtomicU32::new(0);
 const LATE: u32 = 2;
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::os::fd::AsRawFd;
 
     use rustix::event::{EventfdFlags, eventfd};
@@ -508,6 +508,16 @@ mod tests {
 
     use super::*;
     use crate::{calls, ends};
+
+    /// Runs something while a daemon is there that says nothing.
+    pub(crate) fn beside_a_daemon<R>(run: impl FnOnce() -> R) -> R {
+        let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
+        let (own, _daemon) = pair.expect("a pair");
+        SOCKET.put(Own::new(own).expect("a descriptor"));
+        let result = run();
+        SOCKET.close();
+        result
+    }
 
     /// The daemon's end of the port.
     struct Daemon(OwnedFd);

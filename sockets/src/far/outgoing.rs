@@ -5,6 +5,7 @@ use crate::far::notice::{NoticeKind, PROMISED, WHY};
 use crate::far::{low_half, widen};
 use crate::layout::{
     ASKED, ATTACHED, COMMITTED, DECLINED, Direction, FINAL, LOST, LOST_BEFORE_RING, LOWERED, RESET, SILENT,
+    STAYING,
 };
 use crate::leg::{Carrier, Leg, RingPlace};
 use crate::sync::{Ordering, fence};
@@ -143,8 +144,9 @@ impl Outgoing {
         let flags = words.producer.flags.load(Ordering::Acquire);
         let has_ring = words.legs.leg.load(Ordering::Acquire) != 0;
         let is_before_ring = words.consumer.adopted.load(Ordering::Relaxed) == 0;
-        let is_whole = flags & RESET == 0 && (flags & FINAL == 0 || !has_ring);
-        let is_silent = flags & LOWERED == 0 || flags & SILENT != 0;
+        let is_back = flags & SILENT != 0;
+        let is_whole = flags & RESET == 0 && (flags & FINAL == 0 || !has_ring || is_back);
+        let is_silent = flags & (LOWERED | STAYING) == 0 || is_back;
         let is_committed = attached.load(Ordering::Relaxed) == COMMITTED;
         (is_before_ring && is_whole && is_silent, is_committed.then_some(Sleepers::Everybody))
     }
@@ -307,7 +309,7 @@ impl Outgoing {
             let flags = words.producer.flags.load(Ordering::Relaxed);
             self.is_asked_back |= flags & LOWERED == 0;
             let is_before_ring = words.consumer.adopted.load(Ordering::Relaxed) == 0;
-            self.owes_promise = is_before_ring && flags & (LOWERED | FINAL | RESET) == 0;
+            self.owes_promise = is_before_ring && flags & (LOWERED | STAYING | FINAL | RESET) == 0;
         }
         (attached.load(Ordering::Relaxed) == COMMITTED).then_some(Sleepers::Everybody)
     }

@@ -614,6 +614,32 @@ fn a_question_that_finds_its_sender_on_the_way_back_is_answered_later() {
     assert!(hosts.inbound().is_answered() && hosts.outbound().record().is_none());
 }
 
+/// The daemon that has promised may die before it has carried what is in the ring. The reader would not miss it.
+#[test]
+fn a_stream_ends_in_its_ring_only_if_its_reader_has_no_promise() {
+    for (asks_first, is_late) in [(true, false), (false, false), (true, true), (false, true)] {
+        let mut hosts = asked_before_the_ring(true);
+        if !asks_first {
+            assert_eq!(hosts.outbound().obey_at_end(), Ok(()));
+            assert_eq!(hosts.outbound().sink(), Sink::Ring);
+        }
+        let stays = if is_late {
+            Outgoing::handle_late_question(hosts.words(0)).0
+        } else {
+            hosts.settle();
+            hosts.incoming.lower(hosts.words(1));
+            hosts.inbound().is_answered()
+        };
+        assert_eq!(stays, asks_first, "late: {is_late}");
+        if asks_first {
+            assert_eq!((hosts.outbound().obey_at_end(), hosts.outbound().sink()), (Ok(()), Sink::Tcp));
+            assert!(hosts.outbound().record().is_none() && hosts.outbound().backlog().is_some());
+        }
+        hosts.outbound().finish().unwrap();
+        assert_eq!(Outgoing::handle_late_question(hosts.words(0)).0, asks_first, "it has heard nothing yet");
+    }
+}
+
 #[test]
 fn a_reader_that_has_come_to_a_ring_takes_no_late_answer() {
     let mut hosts = asked_before_the_ring(true);

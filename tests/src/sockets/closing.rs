@@ -80,6 +80,8 @@ impl End {
             if self.may_depart(outbound) {
                 self.world.tally.borrow_mut().operation("end by a record", 0);
                 outbound.depart_at_end()?;
+            } else if self.words().has(FAR) && outbound.sink() == Sink::Ring {
+                outbound.obey_at_end()?;
             }
             match self.send_backlog(link, outbound)? {
                 None => {}
