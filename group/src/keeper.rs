@@ -10,11 +10,34 @@ use crate::atomic::replace;
 use crate::epoch::{MemberState, Refusal};
 use crate::random::random;
 
-/// A member's state, and the file with it.
+/// A member's state, and where it is stored.
 #[derive(Debug)]
 pub struct Keeper {
     state: MemberState,
-    path: Option<PathBuf>,
+    /// `None`: it is lost with the process.
+    store: Option<Box<dyn StateStore>>,
+}
+
+/// Where the state of a member outlives its process.
+pub trait StateStore: core::fmt::Debug + Send {
+    /// Replaces the stored state. It is durable when this returns.
+    ///
+    /// # Errors
+    /// What the system says. Either state may be the stored one then.
+    fn store(&self, state: &MemberState) -> io::Result<()>;
+}
+
+/// A file.
+impl StateStore for PathBuf {
+    fn store(&self, state: &MemberState) -> io::Result<()> {
+        let value = json!({
+            "incarnation": state.incarnation,
+            "sealed": state.sealed,
+            "served": state.served,
+            "spoiled": state.is_spoiled,
+        });
+        replace(self, format!("{value}\n").as_bytes())
+    }
 }
 
 /// Why a state has not changed.
@@ -29,7 +52,7 @@ pub enum KeeperError {
 impl Keeper {
     /// Keeps the state of a member whose memory is lost with its process.
     pub const fn volatile(incarnation: u64) -> Self {
-        Self { state: MemberState::new(incarnation), path: None }
+        Self { state: MemberState::new(incarnation), store: None }
     }
 
     /// Keeps the state of a member that starts, in a file if its memory is stored. Draws its incarnation.
@@ -47,7 +70,7 @@ impl Keeper {
     /// # Errors
     /// Those of the system, and [`io::ErrorKind::InvalidData`] for a file that has something else.
     pub fn open(path: &Path, incarnation: u64) -> io::Result<Self> {
-        let mut state = match File::open(path) {
+        let state = match File::open(path) {
             Ok(file) => {
                 let mut text = String::new();
                 file.take(LONGEST).read_to_string(&mut text)?;
@@ -59,10 +82,17 @@ impl Keeper {
             Err(error) if error.kind() == io::ErrorKind::NotFound => MemberState::new(incarnation),
             Err(error) => return Err(error),
         };
+        Self::restart(state, incarnation, Box::new(path.to_owned()))
+    }
+
+    /// Goes on with a state that was stored before, as `incarnation`.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn restart(mut state: MemberState, incarnation: u64, store: Box<dyn StateStore>) -> io::Result<Self> {
         state.restart(incarnation);
-        let keeper = Self { state, path: Some(path.to_owned()) };
-        keeper.store(&state)?;
-        Ok(keeper)
+        store.store(&state)?;
+        Ok(Self { state, store: Some(store) })
     }
 
     /// Changes the state. It is stored when this returns.
@@ -99,18 +129,11 @@ impl Keeper {
 
     /// Returns true if all octets that were flushed are there after a restart.
     pub const fn is_stored(&self) -> bool {
-        self.path.is_some() && !self.state.is_spoiled
+        self.store.is_some() && !self.state.is_spoiled
     }
 
     fn store(&self, state: &MemberState) -> io::Result<()> {
-        let Some(path) = &self.path else { return Ok(()) };
-        let value = json!({
-            "incarnation": state.incarnation,
-            "sealed": state.sealed,
-            "served": state.served,
-            "spoiled": state.is_spoiled,
-        });
-        replace(path, format!("{value}\n").as_bytes())
+        self.store.as_ref().map_or(Ok(()), |store| store.store(state))
     }
 }
 

@@ -65,7 +65,7 @@ pub use epoch::{MemberState, Refusal};
 pub use greeting::{GREETING_LEN, Greeting, MAGIC, Token};
 pub use group::Group;
 pub use inquiry::{Inquiry, Replied};
-pub use keeper::{Keeper, KeeperError};
+pub use keeper::{Keeper, KeeperError, StateStore};
 pub use key::Key;
 pub use lock::{Lock, Owner, Step, backoff};
 pub use managed::Managed;

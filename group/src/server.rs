@@ -23,6 +23,7 @@ use weft_rnic::{
 use crate::control::{Member, SessionStatus, Status};
 use crate::keeper::Keeper;
 use crate::key::Key;
+use crate::random::Source;
 
 mod answering;
 mod changing;
@@ -77,6 +78,7 @@ pub struct Server {
     last_number: u64,
     is_stopped: bool,
     roster: Roster,
+    random: Source,
 }
 
 /// What a connection is for. All but the first kind name the control connection of their session.
@@ -157,7 +159,15 @@ impl Server {
             last_number: 0,
             is_stopped: false,
             roster: Roster::default(),
+            random: Source::Kernel,
         })
+    }
+
+    /// Has the server draw its tokens and incarnations from a seed. Only a simulation may do that: whoever knows the seed
+    /// knows the tokens.
+    #[must_use]
+    pub fn seeded(self, seed: u64) -> Self {
+        Self { random: Source::Seed(seed), ..self }
     }
 
     /// Returns where it listens.

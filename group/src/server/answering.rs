@@ -2,7 +2,6 @@
 
 use crate::control::{Answer, End, Hello, Open, Request, VERSION, Welcome};
 use crate::greeting::Token;
-use crate::random::random;
 use crate::replica::{Replica, Shape};
 
 use super::hosted::Hosted;
@@ -128,12 +127,14 @@ impl Server {
         let range = octets(open.range.start)?..octets(open.range.end)?;
         let shape = Shape { index: open.index, replicas: open.members.len(), window: open.window, range };
         let replica = Replica::new(&self.device, &self.memory, shape).map_err(|error| error.to_string())?;
-        let token = || random().map(Token).map_err(|error| format!("no random octets: {error}"));
+        let mut token =
+            || self.random.draw().map(Token).map_err(|error| format!("no random octets: {error}"));
+        let (inward, outward) = (token()?, token()?);
         Ok(Hosted {
             open,
             replica,
-            inward: token()?,
-            outward: token()?,
+            inward,
+            outward,
             numbers: [self.number(), self.number()],
             next: None,
             is_answered: false,

@@ -4,7 +4,6 @@ use crate::control::{Answer, End, Named, Open, Seal};
 use crate::epoch::change::Sealed;
 use crate::epoch::{MemberState, Refusal};
 use crate::keeper::KeeperError;
-use crate::random::random;
 
 use super::Server;
 use super::peer::Peer;
@@ -65,7 +64,8 @@ impl Server {
             return;
         }
         self.is_noted = true;
-        let noted = random().and_then(|octets| self.keeper.spoil(u64::from_ne_bytes(octets)));
+        let drawn = self.random.draw();
+        let noted = drawn.and_then(|octets| self.keeper.spoil(u64::from_ne_bytes(octets)));
         self.broken = noted.err().map(|error| not_stored(&error));
         let own = self.incarnation();
         let is_any = |peer: &Peer| peer.session.is_some() || peer.task.is_some();
