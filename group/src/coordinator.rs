@@ -88,6 +88,7 @@ impl<'a> Coordinator<'a> {
         mut report: impl FnMut(&Report<'_>),
     ) -> Result<Arc<Record>, RepairError> {
         let deadline = Deadline::after(self.options.timeout.saturating_mul(PATIENCE));
+        let mut attempt = 0;
         loop {
             let error = match change_epoch(self.membership, wish, |ask| self.ask(ask, &mut report)) {
                 Err(RepairError::Change(error @ (ChangeError::Overtaken | ChangeError::SourceLost))) => error,
@@ -101,7 +102,8 @@ impl<'a> Coordinator<'a> {
                 return Err(RepairError::Change(error));
             }
             report(&Report::Again(error));
-            std::thread::sleep(pause());
+            std::thread::sleep(pause(random().map_or(0, u64::from_ne_bytes), attempt));
+            attempt += 1;
         }
     }
 
@@ -155,10 +157,11 @@ pub fn members(record: &Record) -> Result<Vec<Member>, String> {
     record.members.iter().map(member).collect()
 }
 
-/// Returns how long to wait before the next try. Two coordinators wait for different times.
-fn pause() -> Duration {
-    let [octet] = random().unwrap_or([0]);
-    Duration::from_millis(20 + u64::from(octet))
+/// Returns how long a coordinator waits before another attempt, at random: 20 to 70 ms after the first one, and up to twice
+/// as long after each further one, up to 6.4 s. Two coordinators that end each other's changes come to an end by that,
+/// however slow the hosts are.
+pub fn pause(random: u64, attempt: u32) -> Duration {
+    Duration::from_millis(20 + random % (50 << attempt.min(7)))
 }
 
 /// How many timeouts of a host a change may take, with all that is tried again.
@@ -169,5 +172,18 @@ const LOOK: Duration = Duration::from_millis(200);
 impl core::fmt::Debug for Coordinator<'_> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Coordinator").field("options", self.options).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_until_they_are_as_long_as_a_change() {
+        for (attempt, longest) in [(0, 50), (1, 100), (7, 6400), (8, 6400), (u32::MAX, 6400)] {
+            assert_eq!(pause(longest - 1, attempt), Duration::from_millis(20 + longest - 1));
+            assert_eq!(pause(longest, attempt), Duration::from_millis(20));
+        }
     }
 }

@@ -58,7 +58,7 @@ pub use control::{
     Answer, Copying, End, Hello, KEY_LEN, Lent, MAX_CONTROL, Malformed, Member, Named, Open, Opened, Request,
     Seal, SessionStatus, Status, VERSION, Welcome,
 };
-pub use coordinator::{Coordinator, Report, members};
+pub use coordinator::{Coordinator, Report, members, pause};
 pub use durability::Durability;
 pub use epoch::change::{Ask, Change, ChangeError, Reply, Sealed};
 pub use epoch::{MemberState, Refusal};
