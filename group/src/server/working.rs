@@ -172,7 +172,9 @@ impl Server {
         let Some(own) = copying.hashing.hashes() else { return };
         if copying.fetching.is_none() {
             let len = own.len() as u64 * HASH;
-            let sink = pd.register(usize::try_from(len).unwrap_or(usize::MAX), Access::LOCAL_WRITE).ok();
+            // Its Reads tell the other replica offsets, and no address of this process.
+            let sink = usize::try_from(len).ok().and_then(Region::owned);
+            let sink = sink.and_then(|region| pd.register_at(region, Access::LOCAL_WRITE, 0).ok());
             let Some(sink) = sink.filter(|_| lent.size == size) else {
                 return self.lose_source(peer, "its memory has another size, or there is no room here");
             };
