@@ -6,6 +6,7 @@
 
 pub mod catalogue;
 pub mod command_line;
+pub mod epochs;
 pub mod fuzzing;
 pub mod groups;
 mod loopback;

@@ -39,7 +39,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub use sabotage::Sabotage;
 pub use tally::Tally;
 
-use crate::{groups, sockets};
+use crate::{epochs, groups, sockets};
 use plan::Plan;
 use sabotage::Saboteur;
 use trace::{Trace, text_of};
@@ -75,6 +75,8 @@ pub struct Options {
     pub left_out: Option<sockets::Sabotage>,
     /// What is done to a group.
     pub of_group: Option<groups::Sabotage>,
+    /// A rule of epochs that is broken.
+    pub of_epochs: Option<epochs::Sabotage>,
 }
 
 /// What is simulated.
@@ -89,6 +91,8 @@ pub enum Kind {
     Hosts,
     /// Chains of replicas, and their clients.
     Groups,
+    /// Servers that are killed, and epochs that change.
+    Epochs,
 }
 
 impl Kind {
@@ -99,6 +103,7 @@ impl Kind {
             Self::Sockets => "sockets",
             Self::Hosts => "hosts",
             Self::Groups => "groups",
+            Self::Epochs => "epochs",
         }
     }
 }
@@ -118,6 +123,7 @@ pub fn run(seed: u64, options: Options) -> Outcome {
         kind => {
             let run = match kind {
                 Kind::Groups => groups::simulate(seed, options.trace, options.of_group),
+                Kind::Epochs => epochs::simulate(seed, options.trace, options.of_epochs),
                 _ => sockets::simulate(seed, kind == Kind::Hosts, options.trace, options.left_out),
             };
             (outcome.hash, outcome.tally, outcome.lines) = (run.hash, run.tally, run.lines);

@@ -1,5 +1,6 @@
 //! Seeds of the simulation, and the proof that its model can fail.
 
+mod epochs;
 mod groups;
 mod sockets;
 

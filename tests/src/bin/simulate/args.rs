@@ -61,6 +61,8 @@ enum World {
     Hosts,
     /// Chains of replicas, and their clients
     Groups,
+    /// Servers of a group that are killed, and its epochs
+    Epochs,
 }
 
 impl Args {
@@ -70,6 +72,7 @@ impl Args {
             World::Sockets => Kind::Sockets,
             World::Hosts => Kind::Hosts,
             World::Groups => Kind::Groups,
+            World::Epochs => Kind::Epochs,
         }
     }
 }
