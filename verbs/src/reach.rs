@@ -9,7 +9,7 @@ use crate::ids::{PdId, StreamId};
 use crate::memory::{Claim, MemoryTable, Span, Violation};
 use crate::payload::Payload;
 use crate::pieces::Piece;
-use crate::region::Region;
+use crate::region::Entries;
 
 /// The memory in reach of one stream, of its peer and of its own side.
 ///
@@ -98,21 +98,20 @@ impl Reach<'_> {
         mut pieces: impl Iterator<Item = Piece>,
         payload: &[u8],
     ) -> Result<(), Violation> {
-        let mut entries: Option<&Region> = None;
+        let mut changed: Option<&Entries> = None;
         let placed = pieces.try_for_each(|piece| {
             let octets = &payload[piece.range];
             let claim = self.claim(piece.sge.lkey, Access::LOCAL_WRITE);
             let span = self.memory.check(claim, piece.to, octets.len())?;
-            if !span.region().is_send_queue() {
-                return span.copy_in(octets);
-            }
-            if let Some(before) = entries.filter(|before| !core::ptr::eq(*before, span.region())) {
+            let Some(entries) = span.region().entries() else { return span.copy_in(octets) };
+            if let Some(before) = changed.filter(|before| !core::ptr::eq(*before, entries)) {
                 before.ring();
             }
-            entries = Some(span.region());
-            span.copy_in_quietly(octets)
+            changed = Some(entries);
+            let is_done = entries.copy_in(span.offset(), octets);
+            if is_done { Ok(()) } else { Err(span.region().violation(span.offset(), octets.len())) }
         });
-        if let Some(entries) = entries {
+        if let Some(entries) = changed {
             entries.ring();
         }
         placed

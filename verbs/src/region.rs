@@ -20,7 +20,7 @@ use rustix::param::page_size;
 
 pub use self::backing::Storage;
 use self::backing::{Backing, prepare};
-use self::entries::Entries;
+pub(crate) use self::entries::Entries;
 use crate::doorbell::Doorbells;
 use crate::memory::{RegisterError, Violation};
 use crate::queues::QpQueues;
@@ -234,9 +234,7 @@ impl Region {
     #[inline(always)]
     pub fn copy_in(&self, offset: usize, octets: &[u8]) -> bool {
         if !self.writable {
-            let copied = self.copy_in_quietly(offset, octets);
-            self.ring();
-            return copied;
+            return self.entries.as_ref().is_some_and(|entries| entries.change(offset, octets));
         }
         if !self.holds(offset, octets.len()) {
             return false;
@@ -246,22 +244,6 @@ impl Region {
         // not overlap. All other threads reach this memory by the same function or are not Rust's; a race decides about
         // octets only.
         unsafe { copy::copy_in(octets, self.start.as_ptr().add(offset)) }
-    }
-
-    /// As [`Self::copy_in`], and leaves it to the caller to ring the doorbell behind the last one of several copies.
-    #[must_use]
-    pub(crate) fn copy_in_quietly(&self, offset: usize, octets: &[u8]) -> bool {
-        match &self.entries {
-            Some(entries) => entries.copy_in(offset, octets),
-            None => self.copy_in(offset, octets),
-        }
-    }
-
-    /// Rings the doorbell of the send queue whose entries these are.
-    pub(crate) fn ring(&self) {
-        if let Some(entries) = &self.entries {
-            entries.ring();
-        }
     }
 
     /// Copies `octets.len()` octets at `offset` out of the region. `false` when that is out of bounds, and nothing is
@@ -342,6 +324,11 @@ impl Region {
     /// Returns whether it is memory that may be written, without any effect besides.
     pub(crate) const fn is_plain(&self) -> bool {
         self.writable
+    }
+
+    /// Returns the entries of a send queue, if it is that.
+    pub(crate) const fn entries(&self) -> Option<&Entries> {
+        self.entries.as_ref()
     }
 
     /// Returns whether it is the entries of a send queue.

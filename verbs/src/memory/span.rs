@@ -40,16 +40,6 @@ impl Span<'_> {
         if is_done { Ok(()) } else { Err(self.region.violation(self.offset, octets.len())) }
     }
 
-    /// The same without a ring of the doorbell, where these are entries of a send queue.
-    ///
-    /// # Errors
-    /// As for [`Self::copy_in`].
-    #[inline]
-    pub(crate) fn copy_in_quietly(&self, octets: &[u8]) -> Result<(), Violation> {
-        let is_done = self.region.copy_in_quietly(self.offset, octets);
-        if is_done { Ok(()) } else { Err(self.region.violation(self.offset, octets.len())) }
-    }
-
     /// Returns whether an Atomic can work here (RFC 7306 section 5.1).
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use crate::doorbell::Doorbells;
 use crate::queues::QpQueues;
 
 /// The entries of a send queue, and how to have them looked at after a change.
-pub(super) struct Entries {
+pub(crate) struct Entries {
     queues: Arc<QpQueues>,
     doorbells: Arc<Doorbells>,
     slot: usize,
@@ -17,12 +17,20 @@ impl Entries {
         Self { queues, doorbells, slot }
     }
 
-    pub(super) fn copy_in(&self, offset: usize, octets: &[u8]) -> bool {
+    /// Copies octets in and rings.
+    pub(super) fn change(&self, offset: usize, octets: &[u8]) -> bool {
+        let copied = self.copy_in(offset, octets);
+        self.ring();
+        copied
+    }
+
+    /// Copies octets in. The caller rings behind the last one of several copies.
+    pub(crate) fn copy_in(&self, offset: usize, octets: &[u8]) -> bool {
         self.queues.send.ring().copy_in(offset, octets)
     }
 
     /// Has the engine look at the entries.
-    pub(super) fn ring(&self) {
+    pub(crate) fn ring(&self) {
         self.doorbells.ring(self.slot);
     }
 
