@@ -11,9 +11,9 @@ use crate::MAX_REPLICAS;
 /// The state of a replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// As of [`Welcome`].
+    /// As of [`Welcome`](super::Welcome).
     pub size: u64,
-    /// As of [`Welcome`].
+    /// As of [`Welcome`](super::Welcome).
     pub incarnation: u64,
     /// The epoch with which it was sealed last.
     pub sealed: u64,

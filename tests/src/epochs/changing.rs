@@ -86,7 +86,7 @@ impl Changing {
         let now = stage.now();
         let question = match self.change.ask()? {
             Ask::Read => Question::Read,
-            Ask::Swap { old, new } => Question::Swap(old.clone(), new),
+            Ask::Swap { old, new } => Question::Swap(Box::new([old.clone(), new])),
             Ask::Copy { .. } if stage.sabotage == Some(Sabotage::SkipCopy) => return Some(Reply::Done),
             ask => {
                 let text = format!("host {host} asks {}", described(&ask));

@@ -51,7 +51,7 @@ impl Host {
             None => (memory, Keeper::volatile(incarnation)),
             Some(disk) => {
                 assert!(memory.copy_in(0, &disk.load()));
-                let state = disk.state().unwrap_or(MemberState::new(incarnation));
+                let state = disk.state().unwrap_or_else(|| MemberState::new(incarnation));
                 let keeper = Keeper::restart(state, incarnation, Box::new(disk.clone()));
                 (memory.stored(Box::new(disk.clone())).expect("memory"), keeper.expect("a disk"))
             }

@@ -25,7 +25,8 @@ pub(super) struct Ticket(u64);
 #[derive(Debug)]
 pub(super) enum Question {
     Read,
-    Swap(Record, Record),
+    /// The old record, and the new one.
+    Swap(Box<[Record; 2]>),
 }
 
 #[derive(Debug)]
@@ -69,7 +70,8 @@ impl Register {
             request.due = None;
             let reply = match &request.question {
                 Question::Read => Reply::Record(Arc::clone(&self.record)),
-                Question::Swap(old, new) => {
+                Question::Swap(records) => {
+                    let [old, new] = &**records;
                     let is_swapped = *self.record == *old;
                     if is_swapped {
                         replaced.push(std::mem::replace(&mut self.record, Arc::new(new.clone())));
@@ -86,7 +88,7 @@ impl Register {
     }
 
     /// Returns the reply once it is there.
-    pub(super) fn reply(&mut self, ticket: Ticket, now: Instant) -> Option<Reply> {
+    pub(super) fn reply(&self, ticket: Ticket, now: Instant) -> Option<Reply> {
         let request = self.requests.get(&ticket.0)?;
         (now >= request.told).then(|| request.reply.clone())
     }

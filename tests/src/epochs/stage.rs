@@ -164,7 +164,7 @@ impl Stage {
     }
 
     /// Compares the memory of the members that are as they were when the epoch began.
-    pub(super) fn compare(&mut self, record: &Record) -> Result<(), String> {
+    pub(super) fn compare(&self, record: &Record) -> Result<(), String> {
         let mut first: Option<(&str, Vec<u8>)> = None;
         for seat in &record.members {
             let host = &self.hosts[number(&seat.host)];
