@@ -114,7 +114,7 @@ impl Client {
                 Phase::Opening(mut opening, record, deadline) => match opening.poll() {
                     Some(Ok(session)) => {
                         stage.enter(&record)?;
-                        (self.is_new, self.heard, self.next) = (false, now, now);
+                        (self.heard, self.next) = (now, now);
                         Ok(Phase::Working(Box::new(session)))
                     }
                     Some(Err(error)) => Ok(self.refused(stage, record.epoch, &error)),
@@ -174,7 +174,10 @@ impl Client {
         outcome: Result<Arc<Record>, ChangeError>,
     ) -> Result<Phase, String> {
         match outcome {
-            Ok(record) => return Ok(self.open(stage, &record)),
+            Ok(record) => {
+                self.is_new = false;
+                return Ok(self.open(stage, &record));
+            }
             Err(ChangeError::Confused) => return Err("a change of epoch is confused".into()),
             Err(error @ ChangeError::NoSource { is_stored: false }) => {
                 let record = Arc::clone(&stage.register.record);
