@@ -5,8 +5,8 @@ use std::sync::Arc;
 use weft_group::{Ask, Change, ChangeError, Inquiry, Record, Reply, Wish};
 use weft_netif::{Duration, Instant};
 
-use super::Sabotage;
 use super::register::{Question, Ticket};
+use super::sabotage::Sabotage;
 use super::stage::Stage;
 
 /// A change of epoch under way.

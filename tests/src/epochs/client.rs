@@ -9,9 +9,9 @@ use weft_group::{
 };
 use weft_netif::{Duration, Instant};
 
-use super::Sabotage;
 use super::changing::Changing;
 use super::register::{Question, Ticket};
+use super::sabotage::Sabotage;
 use super::stage::{Stage, WORDS};
 
 /// A client.

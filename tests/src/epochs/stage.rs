@@ -6,13 +6,13 @@ use weft_group::{Host as Named, Record};
 use weft_netif::Instant;
 use weft_rnic::Clock;
 
-use super::Sabotage;
 use super::disk::Disk;
 use super::history::History;
 use super::host::{Host, PORT};
 use super::net::Net;
 use super::plan::Plan;
 use super::register::Register;
+use super::sabotage::Sabotage;
 use crate::simulate::tally::Tally;
 use crate::simulate::trace::Trace;
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use weft_group::Wish;
 use weft_netif::{Duration, Instant};
 
-use super::Sabotage;
 use super::changing::Changing;
 use super::client::Client;
 use super::plan::Plan;
+use super::sabotage::Sabotage;
 use super::stage::Stage;
 use crate::simulate::trace::Trace;
 
