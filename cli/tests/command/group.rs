@@ -290,7 +290,7 @@ fn a_replica_on_a_wire() {
 fn stat_tells_the_sessions_of_a_replica() {
     let group = Group::start("");
     let device = device();
-    let options = Options { window: 8, range: Some(64..4096), epoch: 7, ..Options::default() };
+    let options = Options { window: 8, range: Some(64..4096), ..Options::default() };
     let mut session = Session::open(&device, &group.members_of(), &options).unwrap();
     for _ in 0..20 {
         let id = session.write(0, b"counted").unwrap();
@@ -306,14 +306,14 @@ fn stat_tells_the_sessions_of_a_replica() {
         assert_eq!(name.trim(), "weft-engine-0");
         let (peer, qp) = (told["peer"].as_str().unwrap(), &told["qp_num"]);
         let expected = json!({
-            "epoch": 7, "session": own, "peer": peer, "index": index, "replicas": 3, "range": [64, 4096], "window": 8,
+            "epoch": 0, "session": own, "peer": peer, "index": index, "replicas": 3, "range": [64, 4096], "window": 8,
             "ready": true, "slots": 20, "laps": 2, "qp_num": qp, "threads": {"weft-engine-0": engine},
         });
         assert_eq!(*told, expected);
         let text = good(run(&format!("stat {pid} group")));
         let titles = "SESSION EPOCH FROM REPLICA RANGE WINDOW READY SLOTS LAPS QP THREADS";
         assert_eq!(text[0].split_whitespace().collect::<Vec<_>>().join(" "), titles);
-        let row = format!("{own:016x} 7 {peer} {index}/3 64,4096 8 yes 20 2 {qp} weft-engine-0={engine}");
+        let row = format!("{own:016x} 0 {peer} {index}/3 64,4096 8 yes 20 2 {qp} weft-engine-0={engine}");
         assert_eq!(text[1].split_whitespace().collect::<Vec<_>>().join(" "), row);
         let all = good(run("stat group"));
         let at = all.iter().position(|line| *line == format!("process {pid}")).unwrap();

@@ -112,7 +112,7 @@ const TABLE: [(&str, &str); 88] = [
     ("conform 10.0.0.1 --port 0", "weft conform: --port: `0` is not a whole number from 1 to 65535"),
     ("conform 10.0.0.1 --only 5044-7 frob", "weft conform: --only frob: no check has that name"),
     ("conform --list --pcap x", "weft conform: missing: --ip <CIDR[,gw ADDR]>, --netif <SPEC>"),
-    ("group", "weft group: a command is missing: server, client"),
+    ("group", "weft group: a command is missing: server, create, repair, client, kv and status"),
     ("group client read 0 4", "weft group client read: missing: --members <ADDR:PORT[,...]>"),
     (
         "group client read --members 10.0.0.1 0 4",
