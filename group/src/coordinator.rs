@@ -15,7 +15,7 @@ use crate::opening::{Options, status};
 use crate::random::random;
 use crate::session::{Session, SessionError};
 
-/// Whoever changes the epoch of a group, and opens sessions in it.
+/// What changes the epoch of a group and opens sessions in it: a client, or the command of a person.
 #[derive(Clone, Copy)]
 pub struct Coordinator<'a> {
     device: &'a Device,
@@ -47,8 +47,7 @@ impl<'a> Coordinator<'a> {
     /// # Errors
     /// [`MembershipError`]; also if there is none.
     pub fn record(&self) -> Result<Record, MembershipError> {
-        let record = self.membership.get()?;
-        record.ok_or_else(|| MembershipError("the group has not been created".into()))
+        self.membership.record()
     }
 
     /// Opens a session in the epoch of a record.

@@ -18,6 +18,14 @@ pub trait Membership {
     /// [`MembershipError`].
     fn get(&self) -> Result<Option<Record>, MembershipError>;
 
+    /// Returns the record of a group that has been created.
+    ///
+    /// # Errors
+    /// [`MembershipError`]; also if it has not been created.
+    fn record(&self) -> Result<Record, MembershipError> {
+        self.get()?.ok_or_else(|| MembershipError("the group has not been created".into()))
+    }
+
     /// Replaces the record if it is `old`, where none stands for a group that has not been created. Returns false if it
     /// is not.
     ///
@@ -44,8 +52,8 @@ pub enum RepairError {
 pub struct Wish {
     /// The only epoch from which it may start ([`Change::starting_from`]).
     pub from: Option<u64>,
-    /// A member may be taken for whole that has only what was flushed. Nobody may ask for that but a person who knows that
-    /// all members have restarted.
+    /// The change may take a member for whole that has only what was flushed. Only a person who knows that all members have
+    /// restarted may ask for that.
     pub is_from_storage: bool,
 }
 
@@ -58,10 +66,7 @@ pub fn change_epoch(
     wish: Wish,
     mut hosts: impl FnMut(&Ask<'_>) -> Reply,
 ) -> Result<Arc<Record>, RepairError> {
-    let read = || match membership.get() {
-        Ok(record) => record.ok_or_else(|| MembershipError("the group has not been created".into())),
-        Err(error) => Err(error),
-    };
+    let read = || membership.record();
     let record = Arc::new(read()?);
     let mut change = Change::new(Arc::clone(&record), wish.is_from_storage);
     if let Some(epoch) = wish.from {

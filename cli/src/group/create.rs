@@ -5,7 +5,7 @@ use weft_group::{Coordinator, Host, Record, Wish};
 
 use super::client::Shape;
 use super::members::{ReachArgs, register_name};
-use super::repair::{Witness, host, told};
+use super::repair::{change, host, told};
 use crate::failure::Failure;
 
 /// Make a group of replicas that run: write its record to a register, and begin its first epoch.
@@ -63,10 +63,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             args.register
         )));
     }
-    let mut witness = Witness::new();
-    let wish = Wish { from: Some(0), is_from_storage: false };
-    let begun = coordinator.change(wish, |report| witness.see(report));
-    witness.end();
+    let begun = change(&coordinator, Wish { from: Some(0), is_from_storage: false });
     let record = begun.map_err(|error| {
         Failure::work(format!(
             "the record is made, but no epoch has begun (`weft group repair` tries again): {error}"

@@ -1,6 +1,7 @@
 //! `weft group repair`: another epoch, with members that answer.
 
 use std::io::Write;
+use std::sync::Arc;
 
 use clap::Parser;
 use serde_json::json;
@@ -50,21 +51,23 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if !args.force && is_whole(&coordinator, &record) {
         return told(&record, args.reach.json);
     }
-    let mut witness = Witness::new();
-    let wish = Wish { from: None, is_from_storage: args.from_storage };
+    let begun = change(&coordinator, Wish { from: None, is_from_storage: args.from_storage });
+    told(&*begun.map_err(|error| explain(&error))?, args.reach.json)
+}
+
+/// Changes the epoch, and shows a person what happens meanwhile.
+pub(super) fn change(coordinator: &Coordinator<'_>, wish: Wish) -> Result<Arc<Record>, RepairError> {
+    let mut witness = Witness { bar: None };
     let begun = coordinator.change(wish, |report| witness.see(report));
     witness.end();
-    told(&*begun.map_err(|error| explain(&error))?, args.reach.json)
+    begun
 }
 
 /// Adds spares to the record, and takes some away.
 fn change_spares(membership: &dyn Membership, args: &Args) -> Result<(), Failure> {
     let of = |error| Failure::work(error).of(&args.register);
     while !args.spare.is_empty() || !args.forget.is_empty() {
-        let old = membership.get().map_err(of)?;
-        let Some(old) = old else {
-            return Err(Failure::work("the group has not been created").of(&args.register));
-        };
+        let old = membership.record().map_err(of)?;
         let mut new = old.clone();
         if let Some(none) =
             args.forget.iter().find(|addr| !old.spares.iter().any(|spare| spare.addr == **addr))
@@ -126,16 +129,12 @@ pub(super) fn host(addr: &str) -> Host {
 }
 
 /// Shows a person what happens in a change of epoch.
-pub(super) struct Witness {
+struct Witness {
     bar: Option<Progress>,
 }
 
 impl Witness {
-    pub(super) const fn new() -> Self {
-        Self { bar: None }
-    }
-
-    pub(super) fn see(&mut self, report: &Report<'_>) {
+    fn see(&mut self, report: &Report<'_>) {
         match report {
             Report::Asked(Ask::Copy { .. } | Ask::Flush { .. }) => {
                 self.end();
@@ -159,7 +158,7 @@ impl Witness {
         }
     }
 
-    pub(super) fn end(&mut self) {
+    fn end(&mut self) {
         if let Some(bar) = self.bar.take() {
             bar.finish();
         }
