@@ -4,11 +4,10 @@ use std::fs::File;
 use std::io::{self, Read};
 
 /// Where the random octets of a server come from.
-#[derive(Clone, Copy, Debug)]
 pub(crate) enum Source {
     Kernel,
-    /// A simulation's seed (SplitMix64): the same seed gives the same octets.
-    Seed(u64),
+    /// A simulation's generator.
+    Generator(Box<dyn FnMut() -> u64 + Send>),
 }
 
 impl Source {
@@ -17,16 +16,18 @@ impl Source {
     /// # Errors
     /// The kernel's.
     pub(crate) fn draw<const N: usize>(&mut self) -> io::Result<[u8; N]> {
-        let Self::Seed(state) = self else { return random() };
+        let Self::Generator(draw) = self else { return random() };
         let mut octets = [0; N];
         for word in octets.chunks_mut(8) {
-            *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-            let mut mixed = *state;
-            mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-            mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-            word.copy_from_slice(&(mixed ^ (mixed >> 31)).to_le_bytes()[..word.len()]);
+            word.copy_from_slice(&draw().to_le_bytes()[..word.len()]);
         }
         Ok(octets)
+    }
+}
+
+impl core::fmt::Debug for Source {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(if matches!(self, Self::Kernel) { "Kernel" } else { "Generator" })
     }
 }
 

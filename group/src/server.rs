@@ -163,11 +163,11 @@ impl Server {
         })
     }
 
-    /// Has the server draw its tokens and incarnations from a seed. Only a simulation may do that: whoever knows the seed
-    /// knows the tokens.
+    /// Has the server draw its tokens and incarnations from a generator. Only a simulation may do that: somebody who knows its
+    /// numbers knows the tokens.
     #[must_use]
-    pub fn seeded(self, seed: u64) -> Self {
-        Self { random: Source::Seed(seed), ..self }
+    pub fn drawing_from(self, draw: impl FnMut() -> u64 + Send + 'static) -> Self {
+        Self { random: Source::Generator(Box::new(draw)), ..self }
     }
 
     /// Returns where it listens.

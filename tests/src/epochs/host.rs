@@ -9,6 +9,7 @@ use weft_rnic::{Clock, Config, Device, Progress, Region};
 use super::disk::Disk;
 use super::net::Net;
 use super::plan::Plan;
+use crate::simulate::random::Random;
 
 /// A host.
 #[derive(Debug)]
@@ -60,7 +61,8 @@ impl Host {
         let address = format!("10.0.0.{}:{PORT}", self.number + 1).parse().expect("an address");
         let parts = (Arc::clone(&memory), plan.size as u64);
         let server = Server::with_state(device, parts, address, Limits::default(), keeper);
-        self.server = Some(server.expect("a port").seeded(incarnation));
+        let mut random = Random::new(incarnation);
+        self.server = Some(server.expect("a port").drawing_from(move || random.next()));
         self.memory = Some(memory);
         self.drawn = incarnation;
     }
