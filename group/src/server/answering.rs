@@ -99,8 +99,7 @@ impl Server {
 
     fn check(&self, number: u64, open: &Open) -> Result<(), String> {
         let open_now = self.peers.values().filter(|peer| peer.session.is_some()).count();
-        let is_taken = |peer: &Peer| peer.session.is_some() || peer.leaving.is_some() || peer.task.is_some();
-        if self.peers.get(&number).is_some_and(is_taken) {
+        if self.peers.get(&number).is_some_and(|peer| !peer.is_free()) {
             return Err("this connection has a session already".into());
         }
         if open_now >= self.limits.sessions {

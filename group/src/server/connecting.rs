@@ -1,6 +1,8 @@
 //! Connections of a replica: who may connect to what, and what follows when one comes up or ends.
 
-use weft_rnic::{CmEvent, ConnParam, ConnectRequest, RequestId};
+use std::net::SocketAddr;
+
+use weft_rnic::{CmError, CmEvent, ConnParam, ConnectRequest, RequestId};
 
 use crate::control::{Hello, Request, VERSION};
 use crate::greeting::{Greeting, Token};
@@ -140,20 +142,26 @@ impl Server {
 
     /// Connects the control plane to the next replica.
     pub(super) fn connect_next(&mut self, peer: u64) -> Result<(), String> {
-        let number = self.number();
         let link = Link::new(&self.device, &self.pd, &self.completions).map_err(|error| error.to_string())?;
-        let (device, events) = (self.device.clone(), self.events.clone());
         let Some(session) = self.session(peer) else { return Ok(()) };
-        let Some(member) = session.successor() else { return Ok(()) };
+        let (Some(member), index) = (session.successor(), session.open.index + 1) else { return Ok(()) };
+        let number = self.dial(&link, member.address, Role::Next(peer));
+        let number = number.map_err(|error| format!("replica {index} at {}: {error}", member.address))?;
+        if let Some(session) = self.session(peer) {
+            session.next = Some(Next { number, link, opened: None });
+        }
+        Ok(())
+    }
+
+    /// Begins a control connection to another replica, and returns its number.
+    pub(super) fn dial(&mut self, link: &Link, address: SocketAddr, role: Role) -> Result<u64, CmError> {
+        let number = self.number();
         let greeting = Greeting::Control.encode();
         let param = ConnParam { id: number, private_data: &greeting, ..ConnParam::NONE };
-        let cq = link.announced_as();
-        let connected = device.connect(&events, link.qp(), member.address, param);
-        let index = session.open.index + 1;
-        session.next = Some(Next { number, link, opened: None });
-        self.announced.insert(cq, number);
-        self.roles.insert(number, Role::Next(peer));
-        connected.map_err(|error| format!("replica {index} at {}: {error}", member.address))
+        self.device.connect(&self.events, link.qp(), address, param)?;
+        self.announced.insert(link.announced_as(), number);
+        self.roles.insert(number, role);
+        Ok(number)
     }
 
     fn greet_next(&mut self, peer: u64) {
@@ -171,7 +179,7 @@ impl Server {
     }
 
     /// Connects OUT to IN of the next replica.
-    pub(super) fn connect_outward(&mut self, peer: u64) -> Result<(), weft_rnic::CmError> {
+    pub(super) fn connect_outward(&mut self, peer: u64) -> Result<(), CmError> {
         let (device, events) = (self.device.clone(), self.events.clone());
         let Some(session) = self.session(peer) else { return Ok(()) };
         let opened = session.next.as_ref().and_then(|next| next.opened);

@@ -32,6 +32,11 @@ impl Peer {
         Self { link, pd, address, is_greeted: false, session: None, leaving: None, task: None }
     }
 
+    /// Returns whether nothing is under way that it has asked for.
+    pub(super) const fn is_free(&self) -> bool {
+        self.session.is_none() && self.leaving.is_none() && self.task.is_none()
+    }
+
     pub(super) fn answer(&mut self, answer: &Answer) -> Result<(), Gone> {
         self.link.send(&answer.encode())
     }

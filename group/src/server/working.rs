@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use weft_rnic::{Access, ConnParam, Mr, Region, Stag};
+use weft_rnic::{Access, Mr, Pd, Region, Stag};
 
 use crate::control::{Answer, Copying, Lent, Named, Request};
 use crate::epoch::Refusal;
-use crate::greeting::Greeting;
 use crate::link::{Gone, Link};
 use crate::resync::{BLOCK, Hash, Hashing, differing};
 
@@ -35,14 +34,9 @@ impl Server {
             return Some(refusal);
         }
         let Ok(link) = Link::new(&self.device, &self.pd, &self.completions) else { return Some(no_room()) };
-        let own = self.number();
-        let greeting = Greeting::Control.encode();
-        let param = ConnParam { id: own, private_data: &greeting, ..ConnParam::NONE };
-        if self.device.connect(&self.events, link.qp(), copy.from, param).is_err() {
+        let Ok(own) = self.dial(&link, copy.from, Role::Source(number)) else {
             return Some(Answer::SourceLost(format!("there is no way to {}", copy.from)));
-        }
-        self.announced.insert(link.announced_as(), own);
-        self.roles.insert(own, Role::Source(number));
+        };
         let hashing = Hashing::new(self.size);
         let (lent, fetching, is_compared) = (None, None, false);
         let copying = CopyTask { copy, number: own, link, hashing, lent, fetching, is_compared };
@@ -163,10 +157,6 @@ impl Server {
     /// Goes on with a copy: the hashes, then the blocks, then the flush.
     fn advance_copy(&mut self, peer: u64) {
         let (size, memory, pd) = (self.size, Arc::clone(&self.memory), self.pd.clone());
-        let whole = || {
-            let part = Region::part(&memory, 0..usize::try_from(size).ok()?)?;
-            pd.register_at(part, Access::LOCAL_WRITE, 0).ok()
-        };
         let Some(copying) = self.copying(peer) else { return };
         let Some(lent) = copying.lent else { return };
         let Some(own) = copying.hashing.hashes() else { return };
@@ -192,7 +182,8 @@ impl Server {
             return self.flush_copy(peer);
         }
         let differing = fetching.hashes(own.len()).and_then(|other| differing(size, own, &other));
-        let (Some(differing), Some(sink)) = (differing, whole()) else {
+        let sink = register((&memory, size), &pd, Access::LOCAL_WRITE);
+        let (Some(differing), Some(sink)) = (differing, sink) else {
             return self.lose_source(peer, "there is no room here");
         };
         copying.is_compared = true;
@@ -280,18 +271,21 @@ impl Server {
         if let Err(refusal) = self.keeper.state().check(named.epoch, named.incarnation) {
             return Some(Answer::Denied(refusal));
         }
-        let is_free = |peer: &Peer| peer.session.is_none() && peer.leaving.is_none() && peer.task.is_none();
-        match self.peers.get(&number).is_some_and(is_free) {
+        match self.peers.get(&number).is_some_and(Peer::is_free) {
             true => None,
             false => Some(Answer::Refused("this connection has something under way".into())),
         }
     }
 
-    /// Registers the memory for a connection.
+    /// Registers the memory for a connection alone.
     fn register(&self, number: u64, access: Access) -> Option<Mr> {
-        let part = Region::part(&self.memory, 0..usize::try_from(self.size).ok()?)?;
-        self.peers.get(&number)?.pd.register_at(part, access, 0).ok()
+        register((&self.memory, self.size), &self.peers.get(&number)?.pd, access)
     }
+}
+
+/// Registers so many octets of a memory.
+fn register((memory, size): (&Arc<Region>, u64), pd: &Pd, access: Access) -> Option<Mr> {
+    pd.register_at(Region::part(memory, 0..usize::try_from(size).ok()?)?, access, 0).ok()
 }
 
 fn no_room() -> Answer {
@@ -303,5 +297,5 @@ const GONE: &str = "it has gone";
 const HASH: u64 = size_of::<Hash>() as u64;
 /// Blocks that are hashed at a time: a millisecond or two.
 const SLICE: usize = 32;
-/// Octets that become durable at a time. Whoever asks for progress sees some within seconds, also on slow disks.
+/// Octets that become durable at a time: a slow disk makes progress within seconds, too.
 const AT_ONCE: u64 = 1024 * BLOCK;
