@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::{Parser, Subcommand, ValueEnum};
 use serde_json::json;
 use weft_group::{
-    Coordinator, Fresh, Member, OpError, Options, Originals, Replicas, Session, SessionError, Topology,
-    members,
+    Coordinator, Fresh, OpError, Options, Originals, Replicas, Session, SessionError, Topology,
 };
 use weft_rnic::Device;
 
@@ -162,7 +161,8 @@ impl From<Shape> for Topology {
 /// A session, with what has to stay as long as it does.
 pub(super) struct Opened {
     pub(super) session: Session,
-    members: Vec<Member>,
+    /// The names of the replicas, the head first.
+    names: Vec<String>,
     _device: Device,
 }
 
@@ -187,18 +187,19 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             group.report("copied", u64::from(*len), copied.replicas)
         }
         Operation::Swap { group, at, compare, swap, on } => {
-            let asked = on.iter().flatten().fold(0, |bits, replica| bits | 1_u16 << replica);
-            let on = if on.is_some() { Replicas(asked) } else { Replicas::ALL };
-            let begin = |session: &mut Session| session.compare_swap(*at, *compare, *swap, on);
-            let reach = format!("a word at {at}");
             let mut opened = group.open(WINDOW)?;
             let replicas = opened.session.replicas();
-            if let Some(none) = (0..16).find(|replica| asked & 1 << replica != 0 && *replica >= replicas) {
+            let none = on.iter().flatten().filter(|replica| usize::from(**replica) >= replicas).min();
+            if let Some(none) = none {
                 let last = replicas - 1;
                 return Err(Failure::usage(format!(
                     "--on: there is no replica {none}: the last one is {last}"
                 )));
             }
+            let bits = on.iter().flatten().fold(0, |bits, replica| bits | 1_u16 << replica);
+            let on = if on.is_some() { Replicas(bits) } else { Replicas::ALL };
+            let begin = |session: &mut Session| session.compare_swap(*at, *compare, *swap, on);
+            let reach = format!("a word at {at}");
             let done =
                 group.act(&mut opened, &reach, |session| begin(session).and_then(|id| session.wait(id)))?;
             group.report_swap(&done.value, (on, replicas), *compare)
@@ -298,15 +299,16 @@ impl Group {
             let members = self.members.named()?;
             let device = reach.open()?;
             let session = Session::open(&device, &members, &options).map_err(Failure::work)?;
-            return Ok(Opened { session, members, _device: device });
+            let names = members.iter().map(|member| member.address.to_string()).collect();
+            return Ok(Opened { session, names, _device: device });
         };
         let membership = reach.register(register)?;
         let device = reach.open()?;
         let coordinator = Coordinator::new(&device, &*membership, &options);
         let record = coordinator.record().map_err(|error| Failure::work(error).of(register))?;
-        let members = members(&record).map_err(Failure::work)?;
         let session = coordinator.open(&record).map_err(Failure::work)?;
-        Ok(Opened { session, members, _device: device })
+        let names = record.members.into_iter().map(|seat| seat.host.addr).collect();
+        Ok(Opened { session, names, _device: device })
     }
 
     /// Returns the register, if the group has one.
@@ -346,15 +348,14 @@ impl Group {
 
     /// Says what went wrong, with whom, and what would be right.
     fn complain(&self, error: &SessionError, reach: &str, opened: &Opened) -> Failure {
-        let (members, len) = (&opened.members, opened.session.terms().len);
+        let len = opened.session.terms().len;
         match error {
             SessionError::Op(OpError::Bounds) => {
                 Failure::usage(format!("{reach}: the first replica has {len} octets"))
             }
             SessionError::Op(error) => Failure::usage(format!("{reach}: {error}")),
             SessionError::Lost(Some(index)) => {
-                let address =
-                    members.get(*index).map_or_else(String::new, |member| format!(" at {}", member.address));
+                let address = opened.names.get(*index).map_or_else(String::new, |name| format!(" at {name}"));
                 Failure::work(format!(
                     "replica {index}{address} is lost: some replicas may have done a part of it"
                 ))

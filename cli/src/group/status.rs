@@ -29,19 +29,45 @@ pub(super) struct Args {
 /// A host, and what is known of it.
 struct Found {
     name: String,
-    /// Its incarnation as a member; `None` for a spare, or without a register.
-    seat: Option<u64>,
-    is_spare: bool,
+    role: Role,
     state: Result<Status, String>,
+}
+
+/// What the record says of a host.
+#[derive(Clone, Copy)]
+enum Role {
+    /// There is no record.
+    Named,
+    /// A member, in this incarnation.
+    Member(u64),
+    Spare,
+}
+
+impl Role {
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Named => "",
+            Self::Member(_) => " (member)",
+            Self::Spare => " (spare)",
+        }
+    }
+
+    const fn is_member(self) -> Option<bool> {
+        match self {
+            Self::Named => None,
+            Self::Member(_) => Some(true),
+            Self::Spare => Some(false),
+        }
+    }
 }
 
 impl Found {
     /// Returns why the group cannot count on this host, if it is a member.
     fn trouble(&self) -> Option<String> {
-        match (&self.state, self.seat) {
-            (Err(_), _) if self.is_spare => None,
+        match (&self.state, self.role) {
+            (Err(_), Role::Spare) => None,
             (Err(reason), _) => Some(reason.clone()),
-            (Ok(state), Some(seat)) if state.incarnation != seat => {
+            (Ok(state), Role::Member(incarnation)) if state.incarnation != incarnation => {
                 Some("it has started again: it is no member until the group is repaired".into())
             }
             _ => None,
@@ -53,23 +79,23 @@ impl Found {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let reach = &args.members.reach;
     let (options, device) = (reach.options()?, reach.open()?);
-    let ask = |name: String, address: Result<SocketAddr, String>, (seat, is_spare)| {
+    let ask = |name: String, address: Result<SocketAddr, String>, role| {
         let asked = address.and_then(|address| status(&device, address, &options).map_err(|e| e.to_string()));
-        Found { name, seat, is_spare, state: asked }
+        Found { name, role, state: asked }
     };
     let (record, found) = match &args.members.register {
         None => {
             let named = args.members.named()?;
-            let one = |member: &Member| ask(member.address.to_string(), Ok(member.address), (None, false));
+            let one = |member: &Member| ask(member.address.to_string(), Ok(member.address), Role::Named);
             (None, named.iter().map(one).collect::<Vec<_>>())
         }
         Some(register) => {
             let membership = reach.register(register)?;
             let coordinator = Coordinator::new(&device, &*membership, &options);
             let record = coordinator.record().map_err(|error| Failure::work(error).of(register))?;
-            let seats = record.members.iter().map(|seat| (&seat.host, (Some(seat.incarnation), false)));
-            let spares = record.spares.iter().map(|host| (host, (None, true)));
-            let one = |(host, what): (&Host, _)| ask(host.addr.clone(), host.address(), what);
+            let seats = record.members.iter().map(|seat| (&seat.host, Role::Member(seat.incarnation)));
+            let spares = record.spares.iter().map(|host| (host, Role::Spare));
+            let one = |(host, role): (&Host, _)| ask(host.addr.clone(), host.address(), role);
             let found = seats.chain(spares).map(one).collect();
             (Some(record), found)
         }
@@ -86,8 +112,8 @@ fn show(record: Option<&Record>, all: &[Found], is_json: bool) -> Result<(), Fai
     let mut out = std::io::stdout();
     if is_json {
         let list: Vec<_> = all.iter().map(value).collect();
-        let record = record.and_then(|record| serde_json::from_str(&record.to_json()).ok());
-        let record = record.map_or(serde_json::Value::Null, |record| record);
+        let record: Option<serde_json::Value> =
+            record.and_then(|record| serde_json::from_str(&record.to_json()).ok());
         writeln!(out, "{}", json!({"replicas": list, "record": record}))?;
         return Ok(());
     }
@@ -97,7 +123,7 @@ fn show(record: Option<&Record>, all: &[Found], is_json: bool) -> Result<(), Fai
     for found in all {
         match &found.state {
             Ok(state) => print(&mut out, found, state)?,
-            Err(error) => writeln!(out, "{}{}: {error}", found.name, role(found))?,
+            Err(error) => writeln!(out, "{}{}: {error}", found.name, found.role.words())?,
         }
     }
     Ok(())
@@ -114,17 +140,9 @@ pub(super) fn line(record: &Record) -> String {
     format!("{}: epoch {}, {shape} of {has}{missing}, {} octets", record.group, record.epoch, record.size)
 }
 
-const fn role(found: &Found) -> &'static str {
-    match (found.seat, found.is_spare) {
-        (Some(_), _) => " (member)",
-        (None, true) => " (spare)",
-        (None, false) => "",
-    }
-}
-
 fn print(out: &mut impl Write, found: &Found, state: &Status) -> std::io::Result<()> {
     let kept = if state.is_stored { ", with a file" } else { "" };
-    write!(out, "{}{}: {} octets{kept}, ", found.name, role(found), state.size)?;
+    write!(out, "{}{}: {} octets{kept}, ", found.name, found.role.words(), state.size)?;
     if state.sealed > 0 {
         write!(out, "sealed with epoch {}, ", state.sealed)?;
     }
@@ -154,8 +172,7 @@ fn print(out: &mut impl Write, found: &Found, state: &Status) -> std::io::Result
 }
 
 fn value(found: &Found) -> serde_json::Value {
-    let (address, is_member) =
-        (&found.name, found.seat.map(|_| true).or_else(|| found.is_spare.then_some(false)));
+    let (address, is_member) = (&found.name, found.role.is_member());
     let state = match &found.state {
         Ok(state) => state,
         Err(error) => return json!({"address": address, "member": is_member, "error": error}),
