@@ -3,6 +3,7 @@
 //! D and E insert and scan, which says nothing of replication. Each operation is a transaction of its own, and one that
 //! changes something is done when it is durable.
 
+use core::net::Ipv4Addr;
 use std::time::Duration;
 
 use rand::rngs::SmallRng;
@@ -12,10 +13,11 @@ use redb::backends::InMemoryBackend;
 use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
 use weft_group::{Durability, Fresh, Mirror, Options, Session, Topology};
 use weft_group_kv::RedbBackend;
-use weft_rnic::{Config, Device, Ground, Progress};
+use weft_rnic::{Device, Progress};
 
 use super::files;
 use super::members::Members;
+use super::network;
 use crate::case::{Effort, Sample, Side};
 use crate::octets::{compare, pattern};
 use crate::process::{Folder, Outcome, say};
@@ -126,8 +128,7 @@ impl Client {
             let key = self.key();
             if self.random.random_range(0..100) < self.workload.reads {
                 let transaction = self.database.begin_read()?;
-                let found = transaction.open_table(TABLE)?.get(key)?.map(|value| value.value().to_vec());
-                self.came.push((key, self.versions[at(key)], found.unwrap_or_default()));
+                self.came.push((key, self.versions[at(key)], get(&transaction.open_table(TABLE)?, key)?));
                 continue;
             }
             let version = self.versions[at(key)];
@@ -136,8 +137,7 @@ impl Client {
             {
                 let mut table = transaction.open_table(TABLE)?;
                 if self.workload.modifies {
-                    let found = table.get(key)?.map(|value| value.value().to_vec());
-                    self.came.push((key, version, found.unwrap_or_default()));
+                    self.came.push((key, version, get(&table, key)?));
                 }
                 table.insert(key, &self.value(key, version + 1)[..])?;
             }
@@ -173,8 +173,7 @@ impl Client {
     /// Compares all values of the database with what they have to be.
     fn compare_values(&self) -> Outcome<()> {
         let read = |key| -> Result<Vec<u8>, redb::Error> {
-            let table = self.database.begin_read()?.open_table(TABLE)?;
-            Ok(table.get(key)?.map(|value| value.value().to_vec()).unwrap_or_default())
+            Ok(get(&self.database.begin_read()?.open_table(TABLE)?, key)?)
         };
         (0..RECORDS).zip(&self.versions).try_for_each(|(key, &version)| {
             compare(&read(key).map_err(say("reading a database"))?, &self.value(key, version))
@@ -228,14 +227,18 @@ impl Side for Client {
 impl Group {
     fn start(topology: Topology, has_files: bool) -> Outcome<Self> {
         let members = Members::start(LEN, has_files)?;
-        let config = Config { progress: Progress::Thread, ..Config::host([127, 0, 0, 1].into(), 99) };
-        let device = Device::open(Ground::Host, config).map_err(say("opening a device"))?;
+        let device = network::open(Ipv4Addr::LOCALHOST, None, 99, Progress::Thread)?;
         let durability = if has_files { Durability::File } else { Durability::Volatile };
         let options = Options { topology, durability, window: WINDOW, ..Options::default() };
         let readers = members.open_each(&device, &Options { window: 1, ..Options::default() })?;
         let mirror = Mirror::open(members.open(&device, &options)?).map_err(say("opening a mirror"))?;
         Ok(Self { backend: RedbBackend::new(mirror), readers, members, _device: device })
     }
+}
+
+/// Returns the octets of a key; none if it is not there.
+fn get(table: &impl ReadableTable<u64, &'static [u8]>, key: u64) -> Result<Vec<u8>, redb::StorageError> {
+    Ok(table.get(key)?.map(|value| value.value().to_vec()).unwrap_or_default())
 }
 
 /// Returns an offset into memory.
