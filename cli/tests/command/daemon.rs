@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 
 use crate::namespace::in_namespace;
 use crate::process::{PATIENCE, Process, path_in, run};
@@ -20,11 +20,6 @@ fn command(folder: &Folder, words: &[&str]) -> Command {
     command
 }
 
-fn signal(daemon: &Process, signal: Signal) {
-    let pid = Pid::from_raw(i32::try_from(daemon.id()).unwrap()).unwrap();
-    kill_process(pid, signal).unwrap();
-}
-
 #[test]
 fn signals_end_it_and_a_second_one_says_that_the_address_is_taken() {
     let folder = Folder::new();
@@ -38,7 +33,7 @@ fn signals_end_it_and_a_second_one_says_that_the_address_is_taken() {
             assert_eq!((second.status, second.stderr.len()), (1, 1), "{second:?}");
             assert!(second.stderr[0].contains("another daemon has the address"), "{second:?}");
         }
-        signal(&daemon, end);
+        daemon.signal(end);
         let done = daemon.finish();
         assert_eq!((done.status, done.stderr.len()), (0, 0), "{done:?}");
     }
@@ -55,7 +50,7 @@ fn a_service_manager_hears_when_programs_can_come() {
     let len = manager.recv(&mut word).unwrap();
     assert_eq!(&word[..len], b"READY=1");
     assert_eq!(daemon.line(), format!("listening at {name}"));
-    signal(&daemon, Signal::TERM);
+    daemon.signal(Signal::TERM);
     assert_eq!(daemon.finish().status, 0);
     // One on demand is not the service.
     let mut on_demand = command(&folder, &["--name", &name, "--linger", "0"]);
@@ -128,7 +123,7 @@ fn a_daemon_takes_the_place_of_another_one() {
         assert_eq!((done.status, done.stderr.len()), (0, 0), "{done:?}");
         last = next;
     }
-    signal(&last, Signal::TERM);
+    last.signal(Signal::TERM);
     assert_eq!(last.finish().status, 0);
 }
 
@@ -249,7 +244,7 @@ fn stat_shows_what_the_daemon_knows() {
     assert!(all.stdout.iter().any(|line| line.contains(&name)), "{all:?}");
     let by_process = run(&format!("stat {} sockets --dir {dir}", daemon.id()));
     assert_eq!(by_process.status, 0, "{by_process:?}");
-    signal(&daemon, Signal::TERM);
+    daemon.signal(Signal::TERM);
     assert_eq!(daemon.finish().status, 0);
     let none = run(&format!("stat sockets --dir {dir}"));
     assert_eq!((none.status, none.stdout.len()), (1, 0), "{none:?}");

@@ -4,7 +4,7 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use weft_group::{Fresh, Member, Options, Session, SessionError};
 use weft_rnic::{Config, Device, Ground, Progress};
@@ -82,7 +82,7 @@ fn replicas_with_files_begin_with_what_was_flushed() {
     let line = format!("group server --listen 127.0.0.1:0 --file {} --size 64K", files[0]);
     assert!(bad(&run(&line), 1).ends_with("another program has it"));
     for (_, server) in &servers {
-        kill_process(Pid::from_raw(server.id().cast_signed()).unwrap(), Signal::KILL).unwrap();
+        server.signal(Signal::KILL);
     }
     drop(servers);
     for file in &files {
@@ -94,7 +94,7 @@ fn replicas_with_files_begin_with_what_was_flushed() {
 }
 
 /// The lines of a command that has worked.
-fn good(finished: Finished) -> Vec<String> {
+pub(crate) fn good(finished: Finished) -> Vec<String> {
     assert_eq!((finished.status, finished.stderr.as_slice()), (0, &[][..]), "{finished:?}");
     finished.stdout
 }
@@ -256,8 +256,7 @@ fn a_stopped_replica_is_a_timeout() {
         let mut session = group.session(&device);
         let id = session.write(0, b"before").unwrap();
         session.wait(id).unwrap();
-        let pid = Pid::from_raw(i32::try_from(group.servers[stopped].id()).unwrap()).unwrap();
-        kill_process(pid, Signal::STOP).unwrap();
+        group.servers[stopped].signal(Signal::STOP);
         // The signal takes a moment to reach all threads.
         let end = loop {
             if let Err(error) = session.write(8, b"behind").and_then(|id| session.wait(id)) {

@@ -12,7 +12,8 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::group_repair::{Server, good, kill};
+use crate::group::good;
+use crate::group_repair::Server;
 use crate::process::{PATIENCE, Process, path_in, run};
 use crate::support::Folder;
 
@@ -166,13 +167,13 @@ fn nothing_that_was_acknowledged_is_lost() {
                 // A replica is stopped. It goes on when the group does without it.
                 2 if turn % 24 == 2 => {
                     let at = turn / 24 % SERVERS;
-                    kill(&servers[at].process, Signal::STOP);
+                    servers[at].process.signal(Signal::STOP);
                     stage.await_progress();
-                    kill(&servers[at].process, Signal::CONT);
+                    servers[at].process.signal(Signal::CONT);
                 }
                 // The host of the database: another one takes over, while the old one is there or after it was killed.
                 1 => {
-                    kill(&kv, Signal::KILL);
+                    kv.signal(Signal::KILL);
                     let (next, address) = serve(&register, "--takeover");
                     *stage.address.lock().unwrap() = address;
                     kv = next;
@@ -187,7 +188,7 @@ fn nothing_that_was_acknowledged_is_lost() {
                 _ => {
                     let at = turn / 2 % SERVERS;
                     let address = servers[at].address.clone();
-                    kill(&servers[at].process, Signal::KILL);
+                    servers[at].process.signal(Signal::KILL);
                     stage.await_progress();
                     servers[at] = Server::start(&address, &memory(at));
                 }
@@ -200,6 +201,6 @@ fn nothing_that_was_acknowledged_is_lost() {
     let record: Value = serde_json::from_str(&std::fs::read_to_string(&register).unwrap()).unwrap();
     eprintln!("{kills} kills, {events} events, epoch {}", record["epoch"]);
     assert!(record["epoch"].as_u64().unwrap() > kills as u64 / 2 && events > 20 * kills);
-    kill(&kv, Signal::TERM);
+    kv.signal(Signal::TERM);
     assert_eq!(kv.finish().status, 0);
 }

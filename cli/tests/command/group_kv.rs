@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::process::{Process, run};
@@ -12,10 +12,6 @@ use crate::process::{Process, run};
 fn address(process: &Process, name: &str) -> String {
     let said: Value = serde_json::from_str(&process.line()).unwrap();
     said[name].as_str().unwrap().to_owned()
-}
-
-fn kill(process: &Process, signal: Signal) {
-    kill_process(Pid::from_raw(i32::try_from(process.id()).unwrap()).unwrap(), signal).unwrap();
 }
 
 /// Sends a line to a server, and compares the beginning of its answer.
@@ -44,14 +40,14 @@ fn a_database_outlives_its_server_and_a_replica() {
     };
     let (kv, resp) = serve(&addresses);
     ask(&resp, "SET here before", "+OK\r\n");
-    kill(&kv, Signal::KILL);
+    kv.signal(Signal::KILL);
     kv.finish();
 
     let (kv, resp) = serve(&addresses);
     ask(&resp, "GET here", "$6\r\nbefore\r\n");
     ask(&resp, "SET there now", "+OK\r\n");
     let lost = servers.remove(1);
-    kill(&lost, Signal::KILL);
+    lost.signal(Signal::KILL);
     lost.finish();
     ask(&resp, "GET here", "-ERR ");
     let done = kv.finish();
@@ -60,7 +56,7 @@ fn a_database_outlives_its_server_and_a_replica() {
 
     let (kv, resp) = serve(&[addresses[0].clone(), addresses[2].clone()]);
     ask(&resp, "MGET here there", "*2\r\n$6\r\nbefore\r\n$3\r\nnow\r\n");
-    kill(&kv, Signal::TERM);
+    kv.signal(Signal::TERM);
     assert_eq!(kv.finish().status, 0);
 }
 

@@ -1,8 +1,9 @@
 //! `weft group create`, `repair` and `status` with a register, and replicas that are processes.
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use crate::group::good;
 use crate::process::{Finished, Process, path_in, run};
 use crate::support::Folder;
 
@@ -19,15 +20,6 @@ impl Server {
         let said: Value = serde_json::from_str(&process.line()).unwrap();
         Self { process, address: said["address"].as_str().unwrap().to_owned() }
     }
-}
-
-pub(crate) fn kill(process: &Process, signal: Signal) {
-    kill_process(Pid::from_raw(i32::try_from(process.id()).unwrap()).unwrap(), signal).unwrap();
-}
-
-pub(crate) fn good(done: Finished) -> Vec<String> {
-    assert_eq!((done.status, done.stderr.len()), (0, 0), "{done:?}");
-    done.stdout
 }
 
 fn object(done: Finished) -> Value {
@@ -60,7 +52,7 @@ fn members_are_replaced_and_come_back() {
     // Nothing is wrong, and nothing is done.
     let repair = format!("group repair --register {register} --timeout 2");
     assert_eq!(good(run(&repair))[0], made[0]);
-    kill(&servers[0].process, Signal::KILL);
+    servers[0].process.signal(Signal::KILL);
     let status = run(&format!("group status --register {register}"));
     assert!(complaint(&status, 1).ends_with("the group cannot count on 1 of 4 replicas"), "{status:?}");
     assert!(status.stdout[1].starts_with(&format!("{a} (member): ")), "{status:?}");
@@ -73,9 +65,9 @@ fn members_are_replaced_and_come_back() {
 
     // The killed one is started again, empty, and takes the next place.
     servers[0] = Server::start(a, "--memory 300000");
-    kill(&servers[1].process, Signal::KILL);
+    servers[1].process.signal(Signal::KILL);
     assert_eq!(run(&repair).stdout[1], format!("members: {c} {d} {a}"));
-    kill(&servers[2].process, Signal::KILL);
+    servers[2].process.signal(Signal::KILL);
     let few = run(&repair);
     assert_eq!(few.stdout[0], "orders: epoch 4, a chain of 2 of 3, 300000 octets", "{few:?}");
     assert_eq!(good(client(&format!("read --register {register} 70000 5"))), ["hello"]);
@@ -136,11 +128,11 @@ fn a_spare_that_has_joined_has_flushed() {
         |what: &str, rest: &str| good(run(&format!("group client {what} --register {register} {rest}")));
     client("write", "100000 flushed");
     client("flush", "0 200000");
-    kill(&servers[0].process, Signal::KILL);
+    servers[0].process.signal(Signal::KILL);
     let repair = format!("group repair --register {register} --timeout 2");
     assert_eq!(run(&repair).stdout[1], format!("members: {b} {c}"));
     for server in servers.drain(1..) {
-        kill(&server.process, Signal::KILL);
+        server.process.signal(Signal::KILL);
         server.process.finish();
     }
     // The first member of the epoch is lost for good.

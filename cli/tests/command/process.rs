@@ -5,6 +5,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::support::Folder;
 
 /// A child process. It is killed when this is dropped.
@@ -58,6 +60,10 @@ impl Process {
     /// Returns true if the process has ended by itself.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_raw(self.id().cast_signed()).unwrap(), signal).unwrap();
     }
 
     pub(crate) fn kill(&mut self) {

@@ -191,8 +191,7 @@ fn explain_passes_the_exit_status_and_signals_on() {
     command.args(["sockets", "--explain", "--", "sh", "-c", script]).env("WEFT_DAEMON", &weft.address);
     let running = Process::start(&mut command);
     assert_eq!(running.line(), "ready");
-    let pid = rustix::process::Pid::from_raw(running.id().try_into().unwrap()).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    running.signal(rustix::process::Signal::TERM);
     let done = running.finish();
     assert_eq!((done.status, done.stdout), (3, vec!["heard".to_owned()]));
 }
