@@ -405,7 +405,7 @@ fn a_sender_goes_on_behind_the_kernels_end_until_the_link_tells_more() {
         let party = ends::place(far.ends[0].end).2 as usize;
         match told {
             Told::HalfClose => {
-                // It goes on reading, though this kernel knows of nobody who has the socket there.
+                // It goes on reading, though this kernel knows of no process there that has the socket.
                 far.other = far.own.try_clone().expect("a descriptor");
                 while !crate::orphan::is_deserted(far.own.as_raw_fd()) {
                     std::thread::yield_now();

@@ -211,8 +211,8 @@ fn a_held_entry_starts_when_it_is_rewritten() {
     assert_eq!(world.start(), Token(1));
 }
 
-/// A message that is scattered over the entries of two send queues rings both, though the list goes to and fro. One that does
-/// not fit rings for what has been placed.
+/// A message that is scattered over the entries of two send queues rings both, though the list goes to and fro. A message
+/// that does not fit rings for what has been placed.
 #[test]
 fn a_scattered_message_rings_each_send_queue_that_it_changes() {
     let mut world = established();
