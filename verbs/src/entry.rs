@@ -38,6 +38,7 @@ numbered! {
         FastRegister = 0x0A,
         LocalInvalidate = 0x0B,
         Sync = 0x0C,
+        SyncLater = 0x0E,
         Nop = 0x10,
         Wait = 0x11,
         Hold = 0x12,
@@ -99,6 +100,7 @@ impl EntryFormat {
             }
             SendOpcode::LocalInvalidate { stag } => (Operation::LocalInvalidate, Stag(0), 0, stag),
             SendOpcode::Sync => (Operation::Sync, Stag(0), 0, Stag(0)),
+            SendOpcode::SyncLater => (Operation::SyncLater, Stag(0), 0, Stag(0)),
             SendOpcode::Nop => (Operation::Nop, Stag(0), 0, Stag(0)),
             SendOpcode::Wait { cq, count, .. } => (Operation::Wait, Stag(0), join(cq, count), Stag(0)),
             SendOpcode::Hold => (Operation::Hold, Stag(0), 0, Stag(0)),
@@ -253,7 +255,8 @@ const fn fits(opcode: &SendOpcode, sges: usize, len: u32) -> bool {
         | SendOpcode::Write { .. }
         | SendOpcode::WriteImmediate { .. }
         | SendOpcode::Read { .. }
-        | SendOpcode::Sync => true,
+        | SendOpcode::Sync
+        | SendOpcode::SyncLater => true,
     }
 }
 
@@ -298,6 +301,7 @@ fn opcode_of(operation: Operation, flags: u8, entry: &[AtomicU64]) -> Option<Sen
         }
         Operation::LocalInvalidate => SendOpcode::LocalInvalidate { stag: second },
         Operation::Sync => SendOpcode::Sync,
+        Operation::SyncLater => SendOpcode::SyncLater,
         Operation::Nop => SendOpcode::Nop,
         Operation::Wait => {
             let (cq, count) = split(to);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::region::Region;
 
-/// The memory of one SYNC, and what has come of it. It keeps the memory until it is carried out, so that a region can be
+/// The memory of one SYNC and of those that were left to it, and what has come of it. It keeps the memory until it is carried out, so that a region can be
 /// deregistered meanwhile.
 #[derive(Debug, Default)]
 pub struct SyncJob {
@@ -18,15 +18,17 @@ pub struct SyncJob {
 type Kept = (Arc<Region>, Range<usize>);
 
 impl SyncJob {
-    /// Notes pieces of regions, each by its first octet and length. Returns whether a file has to be written.
+    /// Notes pieces of regions, each by its first octet and length, behind those that were noted before. Returns how many
+    /// there are that a file has to be written for.
     ///
     /// # Errors
     /// The first error among the pieces; nothing is noted then.
     pub(crate) fn begin<'a, E>(
         &self,
         pieces: impl Iterator<Item = Result<(&'a Region, usize, usize), E>>,
-    ) -> Result<bool, E> {
+    ) -> Result<usize, E> {
         let mut ranges = self.ranges();
+        let before = ranges.len();
         for piece in pieces {
             match piece {
                 Ok((region, offset, len)) => {
@@ -35,13 +37,13 @@ impl SyncJob {
                     }
                 }
                 Err(error) => {
-                    ranges.clear();
+                    ranges.truncate(before);
                     return Err(error);
                 }
             }
         }
         self.outcome.store(UNDER_WAY, Ordering::Relaxed);
-        Ok(!ranges.is_empty())
+        Ok(ranges.len())
     }
 
     /// Returns whether all of it is durable; `None` as long as it is under way.

@@ -142,6 +142,10 @@ pub enum SendOpcode {
     /// has nothing to be done. A SYNC is local: it tells nothing of the peer's memory. If it fails, the file is not to be
     /// trusted any more ([`Region::is_spoiled`](crate::Region::is_spoiled)).
     Sync,
+    /// Have the next SYNC of this send queue make the octets of the SGEs durable as well, by the same synchronization of
+    /// the file, and complete at once. What is written to the memory until then is made durable, too. Behind 256 elements
+    /// without a SYNC it is a SYNC itself.
+    SyncLater,
     /// Start neither this nor anything behind it before the owner or a peer has rewritten the entry. For that the
     /// entries of the send queue have to be registered as memory. Local data is kept as it is, for the request that the
     /// entry becomes.
@@ -171,7 +175,7 @@ impl SendOpcode {
             Self::CompareSwap { .. } => CompletionOpcode::CompareSwap,
             Self::Nop | Self::Hold => CompletionOpcode::Nop,
             Self::Wait { .. } => CompletionOpcode::Wait,
-            Self::Sync => CompletionOpcode::Sync,
+            Self::Sync | Self::SyncLater => CompletionOpcode::Sync,
             Self::BindWindow(_) => CompletionOpcode::BindWindow,
             Self::FastRegister(_) => CompletionOpcode::FastRegister,
             Self::LocalInvalidate { .. } => CompletionOpcode::LocalInvalidate,
@@ -205,6 +209,7 @@ impl SendOpcode {
             | Self::Nop
             | Self::Wait { .. }
             | Self::Sync
+            | Self::SyncLater
             | Self::Hold => return None,
         })
     }
@@ -234,6 +239,7 @@ impl SendOpcode {
             | Self::Nop
             | Self::Wait { .. }
             | Self::Sync
+            | Self::SyncLater
             | Self::Hold => true,
             Self::Send
             | Self::SendInvalidate { .. }
@@ -248,7 +254,7 @@ impl SendOpcode {
 
     /// Returns whether its local side may be inline octets. What fetches, or makes memory durable, needs memory.
     pub(crate) const fn takes_inline(&self) -> bool {
-        !self.fetches() && !matches!(self, Self::Sync)
+        !self.fetches() && !matches!(self, Self::Sync | Self::SyncLater)
     }
 
     /// Returns whether it completes a receive of the peer's.

@@ -54,7 +54,7 @@ impl QueuePair {
             }
             Aside::Syncing => return self.end_sync(),
         }
-        if matches!(self.work.opcode, SendOpcode::Sync) {
+        if matches!(self.work.opcode, SendOpcode::Sync | SendOpcode::SyncLater) {
             return self.begin_sync(memory);
         }
         let (pd, stream) = (self.pd, self.queues.stream);

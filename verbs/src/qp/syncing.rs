@@ -11,10 +11,16 @@ use crate::completion::Status;
 use crate::memory::MemoryTable;
 use crate::refusal::LocalFault;
 use crate::syncing::SyncJob;
+use crate::work::SendOpcode;
+
+/// Elements that are left to a later SYNC.
+const MOST_LEFT: usize = 256;
 
 impl QueuePair {
-    /// Begins the SYNC at hand. Completes it at once, and returns `true`, if none of its memory has a copy in a file.
+    /// Begins the SYNC at hand. Completes it at once, and returns `true`, if it is left to a later one, or if no memory
+    /// with a copy in a file is to be written.
     pub(super) fn begin_sync(&mut self, memory: &MemoryTable) -> Result<bool, LocalFault> {
+        let is_left = matches!(self.work.opcode, SendOpcode::SyncLater);
         let job = self.sync.take().unwrap_or_default();
         let ranges = self.work.sges.iter().filter(|sge| sge.length > 0);
         let begun = job.begin(ranges.map(|sge| {
@@ -25,11 +31,11 @@ impl QueuePair {
         self.sync = Some(job);
         match begun {
             Err(_violation) => Err(self.fault(Status::LocalProtection)),
-            Ok(true) => {
+            Ok(count) if count > if is_left { MOST_LEFT } else { 0 } => {
                 self.aside = Aside::ToSync;
                 Ok(false)
             }
-            Ok(false) => {
+            Ok(_) => {
                 self.finish(Token(self.started));
                 Ok(true)
             }

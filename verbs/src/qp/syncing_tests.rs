@@ -91,6 +91,10 @@ fn sync(world: &World, wr_id: u64, sges: &[Sge]) {
     world.post_wr(SendWr { wr_id, opcode: SendOpcode::Sync, data: Data::Sges(sges), ..WR }).unwrap();
 }
 
+fn later(world: &World, wr_id: u64, sges: &[Sge]) {
+    world.post_wr(SendWr { wr_id, opcode: SendOpcode::SyncLater, data: Data::Sges(sges), ..WR }).unwrap();
+}
+
 const fn sge(memory: &MemoryRegion, addr: u64, length: u32) -> Sge {
     Sge { addr, length, lkey: memory.stag }
 }
@@ -153,6 +157,56 @@ fn the_ranges_are_in_the_file_before_it_completes() {
         run(&mut world).unwrap();
         assert_eq!((world.sent(), disk.asked().1), (vec![(3, Status::Success)], 2));
     }
+}
+
+/// What is left to a later SYNC completes at once, and is in the file when that one completes, as the memory is by then.
+/// That it names no octets by itself, or memory without a file, does not matter.
+#[test]
+fn a_sync_carries_out_what_was_left_to_it() {
+    for mut world in [alone(), established()] {
+        let disk = Disk::new(LEN);
+        let (whole, memory) = kept(&mut world, &disk, 0);
+        let mut expected = vec![0; LEN];
+        for (turn, last) in [(0, 300), (1, 0)] {
+            let first = 1000 * turn;
+            later(&world, 1, &[sge(&memory, first, 5), sge(&memory, first + 100, 5)]);
+            later(&world, 2, &[sge(&memory, first + 200, 5)]);
+            assert!(run(&mut world).unwrap().is_none());
+            assert_eq!(world.sent(), [(1, Status::Success), (2, Status::Success)]);
+            let at = usize::try_from(first).unwrap();
+            assert!(disk.contents() == expected && whole.copy_in(at, b"later"));
+            sync(&world, 3, &[sge(&memory, first + 500, last)]);
+            let job = run(&mut world).unwrap().expect("a SYNC");
+            carry_out(&[job]);
+            run(&mut world).unwrap();
+            assert_eq!(world.sent(), [(3, Status::Success)]);
+            let synced = 500..500 + last as usize;
+            for range in [0..5, 100..105, 200..205, synced] {
+                expected[at..][range.clone()].copy_from_slice(&pattern()[at..][range]);
+            }
+            expected[at..at + 5].copy_from_slice(b"later");
+            assert!(disk.contents() == expected);
+        }
+        assert_eq!(disk.asked(), (7, 2));
+    }
+}
+
+/// Only so many octets are kept in mind.
+#[test]
+fn too_much_left_is_synced_at_once() {
+    let disk = Disk::new(LEN);
+    let mut world = alone();
+    let (_, memory) = kept(&mut world, &disk, 0);
+    for count in 1..=257 {
+        later(&world, count, &[sge(&memory, 2 * count, 1)]);
+        let job = run(&mut world).unwrap();
+        assert_eq!((job.is_some(), world.sent().len()), (count == 257, usize::from(count < 257)));
+        if let Some(job) = job {
+            carry_out(&[job]);
+        }
+    }
+    run(&mut world).unwrap();
+    assert_eq!((world.sent(), disk.asked()), (vec![(257, Status::Success)], (257, 1)));
 }
 
 #[test]

@@ -154,6 +154,7 @@ impl World {
             | SendOpcode::Nop
             | SendOpcode::Wait { .. }
             | SendOpcode::Sync
+            | SendOpcode::SyncLater
             | SendOpcode::Hold => Verdict::Good,
             SendOpcode::Write { stag, to: offset } => self.write(to, (stag, offset), octets),
             SendOpcode::WriteImmediate { stag, to: offset, immediate: [a, b, c, d] } => {
