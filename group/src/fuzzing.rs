@@ -86,6 +86,7 @@ fn changed(input: &mut Input<'_>, number: u64, replicas: usize) -> Vec<u8> {
         copy: Some(Copy { from: 0, to: 128, len: 64 }),
         swap: Some(Swap { at: 256, compare: 0, swap: 1, on: Replicas::ALL }),
         flush: Some(0..64),
+        ..Op::default()
     };
     let mut octets = vec![0; MAX_MESSAGE];
     let len = encode(&op, &Name { number, epoch: 1, session: 2 }, replicas, &mut octets).unwrap_or(0);

@@ -1,7 +1,6 @@
 //! What stands on a session needs of it: operations, and what they did.
 
 use std::collections::VecDeque;
-use std::ops::Range;
 
 use crate::message::Originals;
 use crate::op::{Op, OpError};
@@ -119,7 +118,8 @@ impl Flights {
         }
     }
 
-    /// Begins the writes of octets, in as many operations as they need. The last one flushes `flushed`.
+    /// Begins the writes of octets, in as many operations as they need, each of which flushes what it writes. Only the
+    /// last one has the file synchronized, and only if `flushes_later` does not leave that to other octets.
     ///
     /// # Errors
     /// As [`Self::begin`].
@@ -127,16 +127,18 @@ impl Flights {
         &mut self,
         group: &mut G,
         (at, octets): (u64, &[u8]),
-        flushed: Option<Range<u64>>,
+        flushes_later: bool,
     ) -> Result<(), SessionError> {
         let piece = (group.terms().piece as usize).max(1);
         let (mut from, mut rest) = (at, octets);
         loop {
             let (chunk, behind) = rest.split_at(piece.min(rest.len()));
-            let end = from + chunk.len() as u64;
-            let flush = flushed.clone().filter(|_| behind.is_empty());
-            self.begin(group, &Op { write: Some(from..end), flush, ..Op::default() }, chunk)?;
-            if behind.is_empty() {
+            let (end, is_last) = (from + chunk.len() as u64, behind.is_empty());
+            let range = Some(from..end);
+            let flushes_later = flushes_later || !is_last;
+            let op = Op { write: range.clone(), flush: range, flushes_later, ..Op::default() };
+            self.begin(group, &op, chunk)?;
+            if is_last {
                 return Ok(());
             }
             (from, rest) = (end, behind);

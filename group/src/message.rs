@@ -41,6 +41,7 @@ const READ: u8 = 0x04;
 const COMPARE_SWAP: u8 = 0x07;
 const WRITE: u8 = 0x03;
 const SYNC: u8 = 0x0C;
+const SYNC_LATER: u8 = 0x0E;
 
 /// What names an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,13 +82,14 @@ fn encode_block(op: &Op, index: usize, block: &mut [u8; BLOCK]) {
     let swap = op.swap.filter(|swap| swap.on.contains(index));
     let opcode = |is: bool, opcode: u8| if is { opcode } else { NOP };
     let write = op.write.as_ref().filter(|write| !write.is_empty());
-    let flush = op.flush.as_ref().filter(|flush| !flush.is_empty());
+    // An empty one still has octets made durable that earlier operations left to it.
+    let flush = op.flush.as_ref();
     put(
         0,
         &[
             opcode(op.copy.is_some(), READ),
             opcode(swap.is_some(), COMPARE_SWAP),
-            opcode(flush.is_some(), SYNC),
+            opcode(flush.is_some(), if op.flushes_later { SYNC_LATER } else { SYNC }),
             opcode(write.is_some(), WRITE),
         ],
     );
@@ -183,7 +185,8 @@ fn decode_as(octets: &[u8], left: usize, replicas: usize) -> Option<Message> {
             on |= 1 << (replicas - left + index);
             op.swap = Some(Swap { at: word(24)?, swap: word(32)?, compare: word(48)?, on: Replicas(on) });
         }
-        if is(sync, SYNC)? {
+        op.flushes_later = sync == SYNC_LATER;
+        if op.flushes_later || is(sync, SYNC)? {
             op.flush = Some(range(word(64)?, half(72)?)?);
         }
         if is(data, WRITE)? {
@@ -215,12 +218,22 @@ mod tests {
     }
 
     #[test]
+    fn a_flush_that_is_left_to_a_later_one_has_an_opcode_of_its_own() {
+        let op = Op { flush: Some(8..24), flushes_later: true, ..Op::default() };
+        let mut out = [0; MAX_MESSAGE];
+        let len = encode(&op, &NAME, 1, &mut out).unwrap();
+        assert_eq!(out[..4], [NOP, NOP, 0x0E, NOP]);
+        assert_eq!(decode(&out[..len]).map(|message| message.op), Some(op));
+    }
+
+    #[test]
     fn an_operation_in_octets() {
         let op = Op {
             write: Some(0x1000..0x1010),
             copy: Some(Copy { from: 0x2000, to: 0x3000, len: 0x40 }),
             swap: Some(Swap { at: 0x4000, compare: 5, swap: 6, on: Replicas(0b10) }),
             flush: Some(0x5000..0x5020),
+            ..Op::default()
         };
         let mut out = [0xAA; MAX_MESSAGE];
         assert_eq!(encode(&op, &NAME, 2, &mut out), Some(240));
@@ -237,7 +250,7 @@ mod tests {
     #[test]
     fn what_is_not_asked_for_is_a_nop() {
         let mut out = [0xAA; MAX_MESSAGE];
-        encode(&Op { write: Some(5..5), flush: Some(9..9), ..Op::default() }, &NAME, 1, &mut out).unwrap();
+        encode(&Op { write: Some(5..5), ..Op::default() }, &NAME, 1, &mut out).unwrap();
         assert_eq!(out[..4], [0x10; 4]);
         assert!(out[4..96].iter().all(|octet| *octet == 0));
         assert_eq!(encode(&Op::default(), &NAME, 1, &mut out[..135]), None);
@@ -253,6 +266,7 @@ mod tests {
                 copy: Some(Copy { from: 0x2000, to: 0x3000, len: 0x40 }),
                 swap: Some(Swap { at: 0x4000, compare: 5, swap: 6, on }),
                 flush: Some(0x5000..0x5020),
+                ..Op::default()
             };
             let mut out = [0; MAX_MESSAGE];
             let len = encode(&op, &NAME, replicas, &mut out).unwrap();

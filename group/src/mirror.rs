@@ -99,14 +99,10 @@ impl<G: Group> Mirror<G> {
         let (runs, len) = (runs(&self.changed), self.len());
         let (contents, is_longer) = (&self.contents, self.synced.values[0] != len);
         self.flights.carry_out(&mut self.group, |flights, group| {
-            let mut flushed = None;
             for (index, run) in runs.iter().enumerate() {
-                let end = (run.end * PAGE).min(len);
-                let octets = &contents[offset(run.start * PAGE)..offset(end)];
-                let start = *flushed.get_or_insert(run.start * PAGE);
-                let is_near = runs.get(index + 1).is_some_and(|next| next.start - run.end <= NEAR);
-                let flush = if is_near { None } else { flushed.take().map(|_| PAGE + start..PAGE + end) };
-                flights.write(group, (PAGE + run.start * PAGE, octets), flush)?;
+                let octets = &contents[offset(run.start * PAGE)..offset((run.end * PAGE).min(len))];
+                let is_last = index + 1 == runs.len();
+                flights.write(group, (PAGE + run.start * PAGE, octets), !is_last)?;
             }
             if runs.is_empty() && !is_longer {
                 flights.begin(group, &Op::default(), &[])?;
@@ -117,7 +113,7 @@ impl<G: Group> Mirror<G> {
         if is_longer {
             let slot = self.synced.next([len, 0]);
             self.flights.carry_out(&mut self.group, |flights, group| {
-                flights.write(group, (slot.place(), &slot.encode(MAGIC)), Some(0..PAGE))?;
+                flights.write(group, (slot.place(), &slot.encode(MAGIC)), false)?;
                 flights.finish(group)
             })?;
             self.synced = slot;
@@ -221,7 +217,4 @@ impl From<SessionError> for MirrorError {
 
 /// Octets of a page.
 const PAGE: u64 = 4096;
-/// Runs of pages are flushed together when so many pages or fewer lie between them. A flush of pages that have not changed
-/// costs a disk less than a second flush does, up to some 64 KiB.
-const NEAR: u64 = 16;
 const MAGIC: [u8; 8] = *b"weftmir1";

@@ -15,6 +15,9 @@ pub struct Op {
     pub swap: Option<Swap>,
     /// Octets that are to be durable when the operation is done.
     pub flush: Option<Range<u64>>,
+    /// The flush is left to the next operation of the session that flushes: the octets are durable when that one is done.
+    /// So several ranges cost one synchronization of a file.
+    pub flushes_later: bool,
 }
 
 /// A copy in the memory of each replica. Source and sink must not overlap.
@@ -178,7 +181,13 @@ mod tests {
 
     #[test]
     fn an_operation_stays_inside_of_the_range() {
-        let good = Op { write: Some(90..100), copy: copy(0, 10, 10), swap: swap(80), flush: Some(0..100) };
+        let good = Op {
+            write: Some(90..100),
+            copy: copy(0, 10, 10),
+            swap: swap(80),
+            flush: Some(0..100),
+            ..Op::default()
+        };
         assert_eq!(good.check(100, 10), Ok(()));
         #[expect(clippy::reversed_empty_ranges, reason = "a caller may err")]
         let bad = [

@@ -113,7 +113,7 @@ impl TxLog {
         }
         let at = self.place(position);
         self.flights.carry_out(group, |flights, group| {
-            flights.write(group, (at, &octets), Some(at..at + record.len))?;
+            flights.write(group, (at, &octets), false)?;
             flights.finish(group)
         })?;
         self.next = [position + record.len, self.next[1].wrapping_add(1)];
@@ -126,15 +126,16 @@ impl TxLog {
     /// # Errors
     /// [`LogError::Session`].
     pub fn apply<G: Group>(&mut self, group: &mut G) -> Result<(), LogError> {
-        let copies: Vec<Vec<Copy>> = self.waiting.iter().map(|one| self.copies(one)).collect();
+        let copies: Vec<Copy> = self.waiting.iter().flat_map(|one| self.copies(one)).collect();
         self.flights.carry_out(group, |flights, group| {
-            for copies in &copies {
-                for copy in copies {
-                    flights.begin(group, &Op { copy: Some(*copy), ..Op::default() }, &[])?;
-                }
-                for range in merged(copies.iter().map(Copy::sink).collect()) {
-                    flights.begin(group, &Op { flush: Some(range), ..Op::default() }, &[])?;
-                }
+            for (index, copy) in copies.iter().enumerate() {
+                let flushes_later = index + 1 < copies.len();
+                let flush = Some(copy.sink());
+                flights.begin(
+                    group,
+                    &Op { copy: Some(*copy), flush, flushes_later, ..Op::default() },
+                    &[],
+                )?;
             }
             flights.finish(group)
         })?;
@@ -153,7 +154,7 @@ impl TxLog {
             let at = self.range.start + slot.place();
             let octets = slot.encode(MAGIC);
             self.flights.carry_out(group, |flights, group| {
-                flights.write(group, (at, &octets), Some(at..at + octets.len() as u64))?;
+                flights.write(group, (at, &octets), false)?;
                 flights.finish(group)
             })?;
             self.head = slot;
@@ -206,19 +207,6 @@ fn whole_records(room: &[u8], head: [u64; 2]) -> (VecDeque<([u64; 2], Record)>, 
     }
 }
 
-/// Returns ranges that cover these, with those in one that are near each other: each flush is a request to a disk.
-fn merged(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
-    ranges.sort_unstable_by_key(|range| range.start);
-    let mut merged: Vec<Range<u64>> = Vec::with_capacity(ranges.len());
-    for range in ranges {
-        match merged.last_mut() {
-            Some(last) if range.start <= last.end + NEAR => last.end = last.end.max(range.end),
-            _ => merged.push(range),
-        }
-    }
-    merged
-}
-
 impl core::fmt::Display for LogError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
@@ -243,5 +231,3 @@ impl From<SessionError> for LogError {
 const MAGIC: [u8; 8] = *b"weftlog1";
 /// More than the operations that a client has under way, so that none of its records counts after it is gone.
 const SKIP: u64 = 1 << 16;
-/// Octets between two ranges that are flushed together.
-const NEAR: u64 = 4096;

@@ -156,6 +156,7 @@ mod tests {
             copy: copy.map(|(from, to, len)| Copy { from, to, len }),
             swap: swap.map(|at| Swap { at: at * 8, compare: 0, swap: 0, on: Replicas::ALL }),
             flush: None,
+            ..Op::default()
         })
     }
 

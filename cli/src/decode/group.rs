@@ -131,7 +131,8 @@ fn operation(message: &Message) -> Said {
         ));
     }
     if let Some(flush) = &op.flush {
-        fields.push(("flush", range(flush)));
+        let name = if op.flushes_later { "flush later" } else { "flush" };
+        fields.push((name, range(flush)));
     }
     Said { by: "group", form: "operation", name: "", fields }
 }

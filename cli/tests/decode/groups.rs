@@ -114,6 +114,7 @@ fn operations_and_acknowledgements_are_named_with_their_parts() {
         copy: Some(Copy { from: 0, to: 64, len: 5 }),
         swap: Some(Swap { at: 8, compare: 1, swap: 2, on: Replicas(0b110) }),
         flush: Some(0..128),
+        ..Op::default()
     };
     let mut octets = [0; 400];
     let name = Name { number: 7, epoch: 3, session: 0xAB };

@@ -2,8 +2,8 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use weft_group::{Copy, Durability, Limits, Op, OpError, Replicas, SessionError, Swap, Topology};
 use weft_rnic::{Progress, Region, Storage};
@@ -64,6 +64,7 @@ fn what_was_flushed_is_in_all_files() {
                 on: Replicas::ALL,
             }),
             flush: Some(200..224),
+            ..Op::default()
         };
         chain.session.submit(&op, b"pass").unwrap();
         chain.done().unwrap();
@@ -114,6 +115,47 @@ fn flushes_of_many_laps() {
         assert!(files.iter().all(|file| contents(file) == model), "lap {lap}");
     }
     assert!((0..3).all(|replica| chain.contents(replica) == model));
+}
+
+/// A disk that counts how often it is synchronized, and keeps what was written then.
+#[derive(Clone, Debug, Default)]
+struct Counting(Arc<(AtomicUsize, Mutex<Vec<u64>>)>);
+
+impl Storage for Counting {
+    fn write_at(&self, octets: &[u8], at: u64) -> io::Result<()> {
+        self.0.1.lock().unwrap().extend(at..at + octets.len() as u64);
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.0.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// Flushes that are left to a later one are carried out with it, even if that one has no octets.
+#[test]
+fn a_flush_carries_out_what_was_left_to_it() {
+    let disks: [Counting; 3] = Default::default();
+    let kept = |disk: &Counting| Region::owned(LEN + FIRST).unwrap().stored(Box::new(disk.clone())).unwrap();
+    let memories = disks.iter().map(|disk| Arc::new(kept(disk))).collect();
+    let mut chain = Chain::on(memories, LEN as u64, Durability::File);
+    for (round, last) in [700..710, 0..0].into_iter().enumerate() {
+        for at in [300, 10, 500] {
+            let range = Some(at..at + 4);
+            let op = Op { write: range.clone(), flush: range, flushes_later: true, ..Op::default() };
+            chain.session.submit(&op, b"four").unwrap();
+            chain.done().unwrap();
+        }
+        let written = || disks.each_ref().map(|disk| std::mem::take(&mut *disk.0.1.lock().unwrap()));
+        assert!(written().iter().all(Vec::is_empty));
+        chain.session.flush(last.clone()).unwrap();
+        chain.done().unwrap();
+        let octets = [300..304, 10..14, 500..504, last].into_iter().flatten();
+        let octets: Vec<_> = octets.map(|at| at + FIRST as u64).collect();
+        assert!(written().iter().all(|written| *written == octets));
+        assert!(disks.iter().all(|disk| disk.0.0.load(Ordering::Relaxed) == round + 1));
+    }
 }
 
 /// A disk without room.

@@ -90,6 +90,7 @@ fn message() -> Vec<u8> {
         copy: Some(Copy { from: 200, to: 400, len: 100 }),
         swap: Some(Swap { at: 800, compare: 0, swap: 1, on: Replicas::ALL }),
         flush: Some(0..100),
+        ..Op::default()
     };
     let mut octets = vec![0; message_len(0, REPLICAS)];
     encode(&op, &Name { number: 1, epoch: 2, session: 3 }, REPLICAS, &mut octets).unwrap();

@@ -19,6 +19,10 @@ struct State {
     window: Window,
     under_way: VecDeque<(Op, Vec<u8>)>,
     done: HashMap<OpId, Originals>,
+    /// What the next flush makes durable besides its own octets.
+    flushed_later: Vec<Range<usize>>,
+    /// How often the file was synchronized.
+    syncs: usize,
     /// How many more steps the client makes before it dies.
     steps: u64,
     over: SessionError,
@@ -52,6 +56,8 @@ impl Memory {
             window,
             under_way,
             done,
+            flushed_later: Vec::new(),
+            syncs: 0,
             steps: u64::MAX,
             over,
             recoveries: VecDeque::new(),
@@ -75,6 +81,10 @@ impl Memory {
 
     pub(crate) fn steps_left(&self) -> u64 {
         self.state().steps
+    }
+
+    pub(crate) fn syncs(&self) -> usize {
+        self.state().syncs
     }
 
     /// Returns a new session after a crash. Operations under way were done in full, in part or not at all. If the power was
@@ -128,8 +138,12 @@ impl State {
         self.step()?;
         let (op, octets) = self.under_way.pop_front().ok_or(SessionError::Op(OpError::Unknown))?;
         let originals = apply(&op, &octets, &mut self.memory);
-        if let Some(range) = op.flush.map(place) {
-            self.durable[range.clone()].copy_from_slice(&self.memory[range]);
+        self.flushed_later.extend(op.flush.clone().map(place));
+        if op.flush.is_some() && !op.flushes_later {
+            for range in self.flushed_later.drain(..) {
+                self.durable[range.clone()].copy_from_slice(&self.memory[range]);
+            }
+            self.syncs += 1;
         }
         self.done.insert(OpId(self.window.end().unwrap()), originals);
         Ok(())
@@ -184,6 +198,7 @@ impl Group for Memory {
         state.window = Window::new(8);
         state.under_way.clear();
         state.done.clear();
+        state.flushed_later.clear();
         Ok(())
     }
 }

@@ -45,6 +45,7 @@ pub(crate) fn op(len: u64, piece: u32) -> impl Strategy<Value = Op> {
             on: Replicas(on),
         }),
         flush: None,
+        ..Op::default()
     })
 }
 
