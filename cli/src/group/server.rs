@@ -127,6 +127,14 @@ fn memory(file: Option<&Path>, len: u64) -> Result<Region, Failure> {
             _ => format!("--file: {}: {error}", path.display()),
         })
     };
+    let found = std::fs::metadata(path).map_or(0, |file| file.len());
+    if found > 0 && !state_file(path).exists() {
+        return Err(Failure::usage(format!(
+            "--file: {}: there are {found} octets that are not of a replica, whose state would be in {}",
+            path.display(),
+            state_file(path).display()
+        )));
+    }
     let file = File::options().read(true).write(true).create(true).truncate(false).open(path);
     file.and_then(|file| Region::on_file(file, size)).map_err(complain)
 }

@@ -64,7 +64,9 @@ impl Backing {
 pub(super) fn prepare(file: &File, len: usize) -> io::Result<()> {
     flock(file, FlockOperation::NonBlockingLockExclusive)?;
     if len > 0 {
-        fallocate(file, FallocateFlags::empty(), 0, len as u64)?;
+        let before = file.metadata()?.len();
+        // A disk without so much room may have given some of it.
+        fallocate(file, FallocateFlags::empty(), 0, len as u64).inspect_err(|_| _ = file.set_len(before))?;
     }
     // The new length is to last as well.
     file.sync_all()
