@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use weft_rnic::Device;
 
-use crate::coordinator::Coordinator;
+use crate::coordinator::{Coordinator, Report};
 use crate::epoch::change::ChangeError;
 use crate::group::Group;
 use crate::membership::record::Record;
@@ -25,7 +25,11 @@ pub struct Managed {
     options: Options,
     record: Arc<Record>,
     session: Session,
+    witness: Option<Witness>,
 }
+
+/// Hears of each record with which a client goes on.
+type Witness = Box<dyn FnMut(&Record) + Send>;
 
 impl Managed {
     /// Begins a new epoch, which ends all other sessions, and opens a session in it. With `from` it does that only if the
@@ -40,7 +44,13 @@ impl Managed {
         from: Option<u64>,
     ) -> Result<Self, SessionError> {
         let (record, session) = begin(device, &*membership, &options, from)?;
-        Ok(Self { device: device.clone(), membership, options, record, session })
+        Ok(Self { device: device.clone(), membership, options, record, session, witness: None })
+    }
+
+    /// Has `witness` hear of each record with which it goes on, when members have failed.
+    #[must_use]
+    pub fn with_witness(self, witness: impl FnMut(&Record) + Send + 'static) -> Self {
+        Self { witness: Some(Box::new(witness)), ..self }
     }
 
     /// Returns the record of the epoch in which it works.
@@ -59,10 +69,16 @@ fn begin(
     let coordinator = Coordinator::new(device, membership, options);
     let mut tries = 0;
     loop {
-        let record = coordinator.change(Wish { from, is_from_storage: false }, |_| {});
+        let mut silent = String::new();
+        let record = coordinator.change(Wish { from, is_from_storage: false }, |report| {
+            if let Report::Silent(host, reason) = report {
+                silent = format!("{}: {reason}", host.addr);
+            }
+        });
         let record = record.map_err(|error| match error {
             RepairError::Change(ChangeError::Overtaken) => overtaken(&coordinator, from),
-            error => SessionError::Refused(error.to_string()),
+            error if silent.is_empty() => SessionError::Refused(error.to_string()),
+            error => SessionError::Refused(format!("{error}; {silent}")),
         })?;
         match coordinator.open(&record) {
             Ok(session) => return Ok((record, session)),
@@ -111,6 +127,9 @@ impl Group for Managed {
         }
         let from = Some(self.record.epoch);
         (self.record, self.session) = begin(&self.device, &*self.membership, &self.options, from)?;
+        if let Some(witness) = &mut self.witness {
+            witness(&self.record);
+        }
         Ok(())
     }
 }

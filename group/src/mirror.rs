@@ -201,7 +201,7 @@ impl core::fmt::Display for MirrorError {
         match self {
             Self::StorageFull => f.write_str("the group's range has no room for this"),
             Self::Bounds => f.write_str("the octets do not lie inside of the contents"),
-            Self::Foreign => f.write_str("the group's range holds something that no mirror has written"),
+            Self::Foreign => f.write_str("the group's range holds something that no mirror has written: a store needs memory of its own"),
             Self::Session(error) => error.fmt(f),
         }
     }

@@ -1,12 +1,14 @@
 //! Replicas as users start them: processes of `weft group server`.
 
 use core::net::{Ipv4Addr, SocketAddr};
+use std::process::Command;
 use std::time::Duration;
 
 use weft_group::{Member, Options, Session};
 use weft_rnic::Device;
 
 use super::files;
+use crate::case::Trouble;
 use crate::process::{Outcome, cpu_of, say};
 use crate::sockets::carrier::Carrier;
 use crate::sockets::daemon::own_program;
@@ -41,10 +43,14 @@ impl Members {
         self.members().into_iter().map(open).collect()
     }
 
-    /// Returns their addresses with commas between them.
-    pub(super) fn addresses(&self) -> String {
-        let all: Vec<String> = self.0.iter().map(|server| address(server.port()).to_string()).collect();
-        all.join(",")
+    /// Makes a group of them, a fan, whose record is in this file.
+    pub(super) fn found(&self, register: &str) -> Outcome<()> {
+        let mut command = Command::new(own_program()?);
+        command.args(["group", "create", "--topology", "fan", "--register", register]);
+        command.args(self.0.iter().map(|server| address(server.port()).to_string()));
+        let made = command.output().map_err(say("weft group create"))?;
+        let said = String::from_utf8_lossy(&made.stderr);
+        if made.status.success() { Ok(()) } else { Err(Trouble::failed(said.trim())) }
     }
 
     pub(super) fn into_servers(self) -> Vec<Server> {

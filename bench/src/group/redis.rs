@@ -36,9 +36,12 @@ pub(super) fn ours(asking: Asking) -> Outcome<Box<dyn Side>> {
     asking.check()?;
     let members = Members::start(LEN, true)?;
     let own = own_program()?.display().to_string();
+    let folder = files::folder()?;
+    let register = folder.path().join("register").display().to_string();
+    members.found(&register)?;
     let kv = Server::start_in(files::parent(), &Carrier::KERNEL, &own, |port, _| {
-        let (resp, members) = (address(port).to_string(), members.addresses());
-        let words = ["group", "kv", "--resp", &resp, "--members", &members, "--topology", "fan"];
+        let resp = address(port).to_string();
+        let words = ["group", "kv", "--resp", &resp, "--register", &register];
         Ok(words.map(str::to_owned).to_vec())
     })?;
     let clients = Clients { asking, has_wait: false };

@@ -12,7 +12,7 @@ use weft_group::{
 };
 use weft_rnic::Device;
 
-use super::members::{MembersArgs, ReachArgs};
+use super::members::MembersArgs;
 use super::units::whole;
 use crate::failure::Failure;
 use crate::usage::number;
@@ -309,15 +309,6 @@ impl Group {
         let session = coordinator.open(&record).map_err(Failure::work)?;
         let names = record.members.into_iter().map(|seat| seat.host.addr).collect();
         Ok(Opened { session, names, _device: device })
-    }
-
-    /// Returns the register, if the group has one.
-    pub(super) const fn register(&self) -> Option<&String> {
-        self.members.register.as_ref()
-    }
-
-    pub(super) const fn reach(&self) -> &ReachArgs {
-        &self.members.reach
     }
 
     /// Returns whether results are JSON objects.

@@ -11,8 +11,8 @@ use weft_daemon::stop_signals;
 use weft_group::{Coordinator, Managed, Mirror, Options, Record};
 use weft_group_kv::{Server, Store};
 
-use super::client::Group;
-use super::members::address;
+use super::members::{ReachArgs, address, register_name};
+use super::status::line;
 use crate::failure::Failure;
 
 /// Serve a database that a group replicates to clients of Redis, until SIGTERM or SIGINT.
@@ -20,14 +20,14 @@ use crate::failure::Failure;
 /// A command that changes something is answered when all replicas have it. The commands are GET SET MGET MSET DEL EXISTS
 /// DBSIZE PING INFO CONFIG COMMAND, without options. There is no password: listen where clients may be trusted.
 ///
-/// One server at a time may use the memory of a group. With --register it begins a new epoch of the group, and another one
-/// whenever a member is lost: a spare takes its place, and clients notice a pause. A server that was replaced, on this host
-/// or on another one, answers an error and ends with status 1. With --members the loss of a replica ends it, too.
+/// One server at a time uses the memory of a group, and the register sees to that. It begins a new epoch of the group, and
+/// another one whenever a member is lost: a spare takes its place, and clients notice a pause. A server that was replaced, on
+/// this host or on another one, or by `weft group repair`, answers an error to the next request and ends with status 1.
 #[derive(Debug, Clone, Parser)]
 #[command(after_help = "Examples:
   weft group kv --resp 127.0.0.1:6379 --register etcd://10.0.0.9:2379/orders
   weft group kv --resp 127.0.0.1:6379 --register etcd://10.0.0.9:2379/orders --takeover
-  weft group kv --resp 127.0.0.1:6379 --members 10.0.0.1:7471,10.0.0.2:7471,10.0.0.3:7471
+  weft group kv --resp 127.0.0.1:6379 --register ./orders
   redis-cli SET key value
   redis-benchmark -t set,get -P 16")]
 pub(super) struct Args {
@@ -35,31 +35,33 @@ pub(super) struct Args {
     #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
     resp: SocketAddr,
     /// Replace the server that uses the group now, if there is one
-    #[arg(long, conflicts_with = "members")]
+    #[arg(long)]
     takeover: bool,
+    /// The register of the group: a file, or etcd://HOST:PORT[,HOST:PORT]/KEY. `weft group create` makes it
+    #[arg(long, value_name = "FILE|etcd://…", value_parser = register_name)]
+    register: String,
     #[command(flatten)]
-    group: Group,
+    reach: ReachArgs,
 }
 
 /// Serves until a signal comes or the session ends.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     // Before there are threads: they inherit that the signals are blocked.
     let stop = stop_signals().map_err(|error| Failure::work(format!("signals: {error}")))?;
-    let Some(register) = args.group.register() else {
-        let opened = args.group.open(WINDOW)?;
-        return serve(args, opened.session, stop);
-    };
-    let reach = args.group.reach();
-    let options = Options { window: WINDOW, ..reach.options()? };
-    let membership = reach.register(register)?;
-    let device = reach.open()?;
+    let options = Options { window: WINDOW, ..args.reach.options()? };
+    let membership = args.reach.register(&args.register)?;
+    // Before another server is replaced.
+    let server =
+        Server::bind(args.resp).map_err(|error| Failure::work(format!("--resp {}: {error}", args.resp)))?;
+    let device = args.reach.open()?;
     let coordinator = Coordinator::new(&device, &*membership, &options);
-    let record = coordinator.record().map_err(|error| Failure::work(error).of(register))?;
+    let record = coordinator.record().map_err(|error| Failure::work(error).of(&args.register))?;
     if !args.takeover {
         refuse_others(&coordinator, &record)?;
     }
     let from = Some(record.epoch).filter(|_| !args.takeover);
-    serve(args, Managed::take(&device, membership, options, from).map_err(Failure::work)?, stop)
+    let group = Managed::take(&device, membership, options, from).map_err(Failure::work)?;
+    serve(args, server, group.with_witness(|record| eprintln!("weft group kv: {}", line(record))), stop)
 }
 
 /// Makes sure that nobody uses the group.
@@ -75,16 +77,10 @@ fn refuse_others(coordinator: &Coordinator<'_>, record: &Record) -> Result<(), F
     }
 }
 
-fn serve<G>(args: &Args, group: G, stop: OwnedFd) -> Result<(), Failure>
-where
-    G: weft_group::Group + core::fmt::Debug + Send + 'static,
-{
+fn serve(args: &Args, server: Server, group: Managed, stop: OwnedFd) -> Result<(), Failure> {
     let mut store = Store::open(Mirror::open(group).map_err(Failure::work)?).map_err(Failure::work)?;
-    let bound =
-        Server::bind(args.resp).map_err(|error| Failure::work(format!("--resp {}: {error}", args.resp)));
-    let server = bound?;
     let mut out = std::io::stdout();
-    if args.group.is_json() {
+    if args.reach.json {
         writeln!(out, "{}", json!({"resp": server.address()}))?;
     } else {
         writeln!(out, "serving at {}", server.address())?;

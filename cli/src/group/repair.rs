@@ -46,10 +46,23 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let device = args.reach.open()?;
     let coordinator = Coordinator::new(&device, &*membership, &options);
     let of = |error| Failure::work(error).of(&args.register);
+    let size = coordinator.record().map_err(of)?.size;
+    for spare in &args.spare {
+        check_spare(&coordinator, &host(spare), size)?;
+    }
     change_spares(&*membership, args)?;
     let record = coordinator.record().map_err(of)?;
-    if !args.force && is_whole(&coordinator, &record) {
-        return told(&record, args.reach.json);
+    if !args.force && answer(&coordinator, &record) {
+        let is_spare = |spare: &Host| check_spare(&coordinator, spare, size).is_ok();
+        let missing = record.replicas - record.members.len().min(record.replicas);
+        if missing == 0 || !record.spares.iter().any(is_spare) {
+            if missing > 0 {
+                let words =
+                    format!("{missing} of {} members are missing, and no spare answers", record.replicas);
+                Failure::work(words).print("group repair");
+            }
+            return told(&record, args.reach.json);
+        }
     }
     let begun = change(&coordinator, Wish { from: None, is_from_storage: args.from_storage });
     told(&*begun.map_err(|error| explain(&error))?, args.reach.json)
@@ -85,9 +98,19 @@ fn change_spares(membership: &dyn Membership, args: &Args) -> Result<(), Failure
     Ok(())
 }
 
-/// Returns whether the group has all members, and each is the one that the record means.
-fn is_whole(coordinator: &Coordinator<'_>, record: &Record) -> bool {
-    record.members.len() == record.replicas
+/// Checks that a spare answers and has as much memory as the members.
+fn check_spare(coordinator: &Coordinator<'_>, spare: &Host, size: u64) -> Result<(), Failure> {
+    let state = coordinator.status(spare).map_err(|error| Failure::work(error).of(&spare.addr))?;
+    if state.size == size {
+        return Ok(());
+    }
+    let words = format!("{} has {} octets, and the members have {size}", spare.addr, state.size);
+    Err(Failure::usage(words))
+}
+
+/// Returns whether each member of the group is the one that the record means. There is one at least.
+fn answer(coordinator: &Coordinator<'_>, record: &Record) -> bool {
+    !record.members.is_empty()
         && record.members.iter().all(|seat| {
             coordinator
                 .status(&seat.host)
@@ -98,7 +121,7 @@ fn is_whole(coordinator: &Coordinator<'_>, record: &Record) -> bool {
 fn explain(error: &RepairError) -> Failure {
     match error {
         RepairError::Change(ChangeError::NoSource { is_stored: true }) => Failure::work(
-            "no member has all acknowledged octets. One has in its file what was flushed: --from-storage goes on with that",
+            "no member answers that has all acknowledged octets. One has in its file what was flushed: --from-storage goes on with that",
         ),
         error => Failure::work(error),
     }

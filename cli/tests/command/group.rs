@@ -159,11 +159,14 @@ fn what_is_wrong_is_said_in_a_line() {
     let group = Group::start(&format!("--key {key} --sessions 1"));
     let with_key = |operation: &str, rest: &str| group.client(operation, &format!("{rest} --key {key}"));
     good(with_key("write", "0 hello"));
-    for wrong in [String::new(), format!("--key {other}")] {
+    for (wrong, complaint) in [
+        (String::new(), "the group has a key, and none was given"),
+        (format!("--key {other}"), "the key is not that of the group"),
+    ] {
         let refused = group.client("read", &format!("0 5 {wrong}"));
         let line = bad(&refused, 1);
         let head = &group.addresses[0];
-        assert_eq!(line, format!("weft group client: replica 0 at {head}: the key is not that of the group"));
+        assert_eq!(line, format!("weft group client: replica 0 at {head}: {complaint}"));
     }
     let cases = [
         ("write", "65533 hello", "the first replica has 65536 octets"),

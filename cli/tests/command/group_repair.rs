@@ -165,7 +165,7 @@ fn what_makes_no_sense_is_refused() {
         (format!("group repair --register {register}"), 1, "the group has not been created"),
         (format!("group status --register {register}"), 1, "the group has not been created"),
         (format!("group kv --resp 127.0.0.1:0 --register {register}"), 1, "the group has not been created"),
-        (format!("group kv --resp 127.0.0.1:0 --members {a} --takeover"), 2, "--takeover"),
+        (format!("group kv --resp 127.0.0.1:0 --members {a}"), 2, "--members"),
         (format!("group client read --members {a} --register {register} 0 1"), 2, "--register"),
         ("group client read 0 1".into(), 2, "--members"),
     ];

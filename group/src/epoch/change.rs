@@ -390,9 +390,9 @@ impl std::fmt::Display for ChangeError {
         f.write_str(match self {
             Self::Overtaken => "another change of epoch came first",
             Self::NoSource { is_stored: true } => {
-                "no member has all acknowledged octets; one has what was flushed (--from-storage)"
+                "no member answers that has all acknowledged octets; one has what was flushed (--from-storage)"
             }
-            Self::NoSource { is_stored: false } => "no member has all acknowledged octets: the group is lost",
+            Self::NoSource { is_stored: false } => "no member answers that has all acknowledged octets",
             Self::SourceLost => "the member that has all octets was lost meanwhile",
             Self::Confused => "an answer does not belong to its question",
         })

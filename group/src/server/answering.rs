@@ -65,13 +65,13 @@ impl Server {
                 hello.version
             ));
         }
-        let is_key = match (&self.limits.key, &hello.key) {
-            (Some(key), Some(octets)) => key.is(octets),
-            (Some(_), None) => false,
-            (None, _) => true,
+        let complaint = match (&self.limits.key, &hello.key) {
+            (Some(key), Some(octets)) if !key.is(octets) => Some("the key is not that of the group"),
+            (Some(_), None) => Some("the group has a key, and none was given"),
+            _ => None,
         };
-        if !is_key {
-            return Answer::Refused("the key is not that of the group".into());
+        if let Some(complaint) = complaint {
+            return Answer::Refused(complaint.into());
         }
         if let Some(peer) = self.peers.get_mut(&number) {
             peer.is_greeted = true;

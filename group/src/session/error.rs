@@ -31,9 +31,11 @@ impl core::fmt::Display for SessionError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Self::Op(error) => error.fmt(f),
-            Self::Lost(None) => f.write_str("a connection of the session is lost: open another one"),
-            Self::Lost(Some(replica)) => write!(f, "replica {replica} is lost: open another session"),
-            Self::Sealed { epoch } => write!(f, "epoch {epoch} has begun: open a session in it"),
+            Self::Lost(None) => f.write_str("a connection of the session is lost, and the session is over"),
+            Self::Lost(Some(replica)) => write!(f, "replica {replica} is lost, and the session is over"),
+            Self::Sealed { epoch } => {
+                write!(f, "epoch {epoch} has begun, by a repair or another client: the session is over")
+            }
             Self::TimedOut => f.write_str("the replicas did not answer in time"),
             Self::Refused(reason) | Self::Device(reason) => f.write_str(reason),
         }

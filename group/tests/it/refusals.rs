@@ -22,10 +22,11 @@ fn the_key_has_to_be_the_groups() {
     let key = |octet| Some(Key::new([octet; 32]));
     let group = Group::new(3, &Limits { key: key(1), ..Limits::default() });
     let of = |key| Options { key, ..options(Topology::Chain) };
-    for wrong in [None, key(2)] {
+    let none = "the group has a key, and none was given";
+    for (wrong, complaint) in [(None, none), (key(2), "the key is not that of the group")] {
         let reason = reason(&group, &of(wrong));
         assert!(reason.starts_with("replica 0 at 127.0.0.1:"), "{reason}");
-        assert!(reason.ends_with(": the key is not that of the group"), "{reason}");
+        assert!(reason.ends_with(&format!(": {complaint}")), "{reason}");
     }
     // The head passes the key on to the others.
     let mut session = group.open(&of(key(1))).unwrap();
@@ -34,7 +35,7 @@ fn the_key_has_to_be_the_groups() {
     let state = status(&group.client, group.members()[1].address, &of(key(1))).unwrap();
     assert_eq!((state.open, state.sessions[0].index, state.sessions[0].is_ready), (1, 1, true));
     let refused = status(&group.client, group.members()[1].address, &of(None));
-    assert_eq!(refused, Err(SessionError::Refused("the key is not that of the group".into())));
+    assert_eq!(refused, Err(SessionError::Refused(none.into())));
 }
 
 /// A replica in the middle has another key: the client hears of it, and the head has no session left.

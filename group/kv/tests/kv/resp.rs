@@ -163,7 +163,11 @@ fn a_sealed_session_ends_the_server() {
     let mut stream = serving.connect();
     ask(&mut stream, b"SET a 1\r\n", "+OK\r\n");
     memory.ends_after(0, SessionError::Sealed { epoch: 5 });
-    ask(&mut stream, b"GET a\r\n", "-ERR epoch 5 has begun: open a session in it\r\n");
+    ask(
+        &mut stream,
+        b"GET a\r\n",
+        "-ERR epoch 5 has begun, by a repair or another client: the session is over\r\n",
+    );
     assert_eq!(stream.read(&mut [0]).unwrap(), 0);
     let end = serving.thread.join().unwrap();
     assert!(matches!(end, Err(StoreError::Session(SessionError::Sealed { epoch: 5 }))), "{end:?}");
