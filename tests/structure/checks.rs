@@ -224,7 +224,7 @@ const ROWS: [&[&str]; 6] = [
 
 /// The crates that each crate may depend on. Crates that are not named here are above all: cli, tests, fuzz and
 /// examples.
-const CRATES: [(&str, &[&str]); 18] = [
+const CRATES: [(&str, &[&str]); 19] = [
     ("mpa", &[]),
     ("ddp", &[]),
     ("rdmap", &["ddp"]),
@@ -241,6 +241,7 @@ const CRATES: [(&str, &[&str]); 18] = [
     ("sockets/daemon", &["netif", "rnic", "sockets", "stat"]),
     ("group", &["netif", "rnic"]),
     ("group/kv", &["group"]),
+    ("exs/core", &["ddp"]),
     ("capi/group", &["netif", "rnic", "group"]),
     ("bench", &["mpa", "netif", "verbs", "rnic", "sockets", "group", "group-kv"]),
 ];
