@@ -1,6 +1,12 @@
 //! Extended Sockets (EXS): the protocol between two sockets over RDMA, without a device.
 //!
 //! ```text
+//! session  a connected socket: calls, messages and completions in, actions out
+//! pull     messages: the receiver reads them out of the sender's memory
+//! window   how many Sends of any kind each side may send
+//! action   what a session wants to have done
+//! op       operations of the user, and how they end
+//! terms    what follows from both hellos
 //! hello    what the two sides tell each other at the start
 //! message  the octets of a message
 //! fault    what a peer can do wrong
@@ -12,16 +18,27 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod action;
 mod fault;
 mod hello;
 mod message;
+mod op;
+mod pull;
+mod session;
+mod terms;
+mod window;
 
+pub use action::{Action, Cause, Outgoing};
 pub use fault::Fault;
 pub use hello::{
-    Hello, Kind, MAX_ADVERTS, MAX_CREDITS, MAX_IMMEDIATE, MAX_RING, MAX_WINDOW, MIN_RING, MIN_WINDOW,
-    RejectCode, Ring, VERSION,
+    Hello, Kind, MAX_ADVERTS, MAX_CREDITS, MAX_IMMEDIATE, MAX_RING, MAX_WINDOW, MIN_RING, MIN_SLOT,
+    MIN_WINDOW, RejectCode, Ring, VERSION,
 };
 pub use message::{Ack, Advert, Body, Data, Extent, HEADER_LEN, Message, Msg, Source, Target};
+pub use op::{Mode, Op, OpError, Outcome, RecvRequest, SendRequest};
+pub use session::{Loss, Role, Session};
+pub use terms::{Terms, Wishes};

@@ -1,0 +1,334 @@
+//! A connected socket: what its user wants, what the peer says, and what is to be done.
+//!
+//! The caller owns the device: slots, queues, windows and the user's memory. It tells a session of calls, of messages
+//! and of completions, and then does what [`Session::poll`] returns until that returns nothing. A session never looks
+//! at memory. All that it knows comes from calls and from the octets of messages, which nobody can change any more.
+
+use alloc::collections::VecDeque;
+use core::time::Duration;
+
+use weft_ddp::Stag;
+
+use crate::action::{Action, Cause, Outgoing};
+use crate::fault::Fault;
+use crate::message::{Body, Message};
+use crate::op::{Op, OpError, Outcome, RecvRequest, SendRequest};
+use crate::pull::{Draft, Pull};
+use crate::terms::Terms;
+use crate::window::Window;
+
+/// A connected socket for messages.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Session {
+    role: Role,
+    window: Window,
+    pull: Pull,
+    actions: VecDeque<Action>,
+    /// The last time that the caller has told.
+    now: Duration,
+    /// The initiator's first message has been sent, or has come.
+    is_greeted: bool,
+    shutdown: Shutdown,
+    close: Close,
+    ended: Option<Cause>,
+}
+
+/// The side of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// It has connected. It speaks first, and closes the connection.
+    Initiator,
+    /// It has accepted. It is silent until the first message has come.
+    Responder,
+}
+
+/// How the network has ended a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Loss {
+    /// The peer has closed it.
+    Fin,
+    /// RST or Terminate, or an error of a request that no other event explains.
+    Reset,
+    /// TCP gave up.
+    TimedOut,
+}
+
+/// What this side has said of its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Shutdown {
+    Open,
+    /// SHUTDOWN follows what was started before.
+    Wanted,
+    Sent,
+}
+
+/// How far a close has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Close {
+    Open,
+    /// Waits for the peer's SHUTDOWN and for all ACKs, until this time.
+    Lingering(Duration),
+    /// All is done. Waits for the initiator's FIN until this time.
+    Quiet(Duration),
+    /// The caller has been told.
+    Told,
+}
+
+impl Session {
+    /// Makes the session of a connection. Its first actions post the slots 0 to WINDOW - 1.
+    ///
+    /// The caller has as many slots as [`Terms::window`] and [`Terms::recv_credits`] together.
+    #[must_use]
+    pub fn new(role: Role, terms: &Terms) -> Self {
+        Self {
+            role,
+            window: Window::new(terms.window, terms.peer_window),
+            pull: Pull::new(terms),
+            actions: (0..terms.window).map(|slot| Action::Recv { slot }).collect(),
+            now: Duration::ZERO,
+            is_greeted: false,
+            shutdown: Shutdown::Open,
+            close: Close::Open,
+            ended: None,
+        }
+    }
+
+    /// Starts to send a message.
+    ///
+    /// # Errors
+    /// The message is not started: [`OpError::Shutdown`] after [`Self::shutdown`], or why the connection has ended.
+    pub fn send(&mut self, request: SendRequest) -> Result<(), OpError> {
+        match self.ended {
+            Some(cause) => Err(cause.error()),
+            None if self.shutdown != Shutdown::Open => Err(OpError::Shutdown),
+            None => {
+                self.pull.send(request);
+                Ok(())
+            }
+        }
+    }
+
+    /// Starts to receive a message.
+    ///
+    /// # Errors
+    /// The receive is not started: [`OpError::Shutdown`] after [`Self::close`], or why the connection has ended. A clean
+    /// end is no error, but a receive of no octets.
+    pub fn receive(&mut self, request: RecvRequest) -> Result<(), OpError> {
+        match self.ended {
+            _ if self.close != Close::Open => Err(OpError::Shutdown),
+            Some(Cause::Closed) => {
+                self.actions.push_back(Action::Complete { op: request.op, result: Ok(Outcome::END) });
+                Ok(())
+            }
+            Some(cause) => Err(cause.error()),
+            None => {
+                self.pull.receive(request, &mut self.actions);
+                Ok(())
+            }
+        }
+    }
+
+    /// Cancels an operation, or all. Returns how many end so: messages that the peer does not know of, and receives that
+    /// no message has met.
+    pub fn cancel(&mut self, op: Option<Op>) -> usize {
+        self.pull.cancel(op, &mut self.actions)
+    }
+
+    /// Takes back a slot that [`Mode::InPlace`](crate::Mode::InPlace) has handed out. Returns whether it was.
+    pub fn recycle(&mut self, slot: u16) -> bool {
+        self.pull.recycle(slot)
+    }
+
+    /// Sends nothing more behind what was started.
+    pub fn shutdown(&mut self) {
+        if self.shutdown == Shutdown::Open {
+            self.shutdown = Shutdown::Wanted;
+        }
+    }
+
+    /// Receives nothing more: what comes is not taken.
+    pub fn stop_receiving(&mut self) {
+        self.pull.stop_receiving(&mut self.actions);
+    }
+
+    /// Closes the socket, by this time at the latest; at once if it is not later than the last time that was told.
+    ///
+    /// Receives without a message are canceled. Messages that nobody has received, and slots that were not recycled, end
+    /// the connection at once.
+    pub fn close(&mut self, until: Duration) {
+        if self.close == Close::Open {
+            self.close = Close::Lingering(until);
+            self.shutdown();
+            self.pull.cancel_receives(&mut self.actions);
+            self.handle_time(self.now);
+        }
+    }
+
+    /// Takes a message that has come in this slot, with this STag taken out of use.
+    pub fn handle_message(&mut self, slot: u16, octets: &[u8], invalidated: Option<Stag>) {
+        if self.ended.is_some() {
+            return;
+        }
+        match self.take(slot, octets, invalidated) {
+            Ok(slot) if self.ended.is_none() => self.actions.push_back(Action::Recv { slot }),
+            Ok(_) => {}
+            Err(fault) => self.end(Cause::Fault(fault), Some(fault)),
+        }
+    }
+
+    /// Takes the completion of something posted for an operation: of a Bind, a Read, or a Send that has named it. One
+    /// that is not `ok` was flushed, or ends the connection, of which [`Self::handle_loss`] tells.
+    pub fn handle_done(&mut self, op: Op, ok: bool) {
+        self.pull.handle_done(op, ok, &mut self.actions);
+    }
+
+    /// Takes the end of the connection.
+    pub fn handle_loss(&mut self, loss: Loss) {
+        let cause = match loss {
+            Loss::Fin if self.is_quiet() => Cause::Closed,
+            Loss::Fin | Loss::Reset => Cause::Reset,
+            Loss::TimedOut => Cause::TimedOut,
+        };
+        self.end(cause, None);
+    }
+
+    /// Takes the time since an origin that the caller chooses. The caller tells it before anything else of a turn.
+    pub fn handle_time(&mut self, now: Duration) {
+        self.now = now;
+        if self.ended.is_some() {
+            return;
+        }
+        if self.pull.expire(now, &mut self.actions) {
+            self.end(Cause::TimedOut, Some(Fault::UnreadData));
+        }
+        match self.close {
+            Close::Lingering(until) if until <= now => self.end(Cause::Abandoned, Some(Fault::UnreadData)),
+            Close::Quiet(until) if until <= now => self.end(Cause::Closed, None),
+            _ => {}
+        }
+    }
+
+    /// Returns what is to be done next. Each action but Recv, Copy, Revoke, Complete, End and Closed takes one entry of
+    /// the send queue; none of those is returned if there is no `room`.
+    pub fn poll(&mut self, room: bool) -> Option<Action> {
+        if self.actions.is_empty() {
+            self.settle();
+        }
+        let action = self.actions.pop_front();
+        if action.is_some() || !room || self.ended.is_some() { action } else { self.poll_post() }
+    }
+
+    /// Returns when [`Self::handle_time`] has something to do.
+    #[must_use]
+    pub fn poll_at(&self) -> Option<Duration> {
+        let close = match self.close {
+            Close::Lingering(until) | Close::Quiet(until) => Some(until),
+            Close::Open | Close::Told => None,
+        };
+        let times = [close, self.pull.poll_at()];
+        times.into_iter().flatten().min().filter(|_| self.ended.is_none())
+    }
+
+    /// Returns why the connection has ended.
+    #[must_use]
+    pub const fn ended(&self) -> Option<Cause> {
+        self.ended
+    }
+
+    /// Returns whether no operation is left.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.pull.is_empty() && self.actions.is_empty()
+    }
+
+    /// Takes a message. Returns the slot that is to be posted in its place.
+    fn take(&mut self, slot: u16, octets: &[u8], invalidated: Option<Stag>) -> Result<u16, Fault> {
+        let (message, _) = Message::parse(octets)?;
+        self.window.handle_send(message.limit)?;
+        if self.role == Role::Responder && !self.is_greeted {
+            self.is_greeted = true;
+            if message.body != Body::Credit {
+                return Err(Fault::WrongState);
+            }
+        }
+        if let Body::Abort(fault) = message.body {
+            self.end(if fault == Fault::UnreadData { Cause::Reset } else { Cause::Blamed(fault) }, None);
+            return Ok(slot);
+        }
+        self.pull.handle(&message.body, (slot, invalidated), &mut self.actions)
+    }
+
+    /// Returns the next request for the send queue.
+    fn poll_post(&mut self) -> Option<Action> {
+        if !self.is_greeted {
+            self.is_greeted = self.role == Role::Initiator;
+            return self.is_greeted.then(|| self.message(Body::Credit));
+        }
+        let may_send = self.window.may_send();
+        if let Some(work) = self.pull.poll_work(may_send) {
+            return Some(work);
+        }
+        if may_send {
+            if let Some(Draft { body, payload, invalidate, op }) = self.pull.poll_message() {
+                let message = Message { limit: self.window.send(), body };
+                return Some(Action::Send(Outgoing { message, payload, invalidate, op }));
+            }
+            if self.shutdown == Shutdown::Wanted
+                && let Some(end) = self.pull.end_of_sends()
+            {
+                self.shutdown = Shutdown::Sent;
+                return Some(self.message(Body::Shutdown { end }));
+            }
+        }
+        let owes = self.window.owes() && self.window.may_send_credit() && !self.is_quiet();
+        owes.then(|| self.message(Body::Credit))
+    }
+
+    /// Ends the connection if it is to be closed and nothing is left to be done, and tells when it is.
+    fn settle(&mut self) {
+        if let Close::Lingering(_) = self.close
+            && self.ended.is_none()
+        {
+            if self.pull.has_unread() {
+                self.end(Cause::Abandoned, Some(Fault::UnreadData));
+            } else if self.is_quiet() {
+                match self.role {
+                    Role::Initiator => self.end(Cause::Closed, None),
+                    Role::Responder => self.close = Close::Quiet(self.now + FIN_PATIENCE),
+                }
+            }
+        }
+        let is_closing = matches!(self.close, Close::Lingering(_) | Close::Quiet(_));
+        if is_closing && self.ended.is_some() && self.pull.is_empty() {
+            self.close = Close::Told;
+            self.actions.push_back(Action::Closed);
+        }
+    }
+
+    fn end(&mut self, cause: Cause, fault: Option<Fault>) {
+        if self.ended.is_some() {
+            return;
+        }
+        self.ended = Some(cause);
+        let is_told = self.is_greeted && self.window.may_send_credit();
+        let abort = fault.filter(|_| is_told).map(|fault| {
+            let limit = self.window.send();
+            Message { limit, body: Body::Abort(fault) }
+        });
+        self.actions.push_back(Action::End { cause, abort });
+        self.pull.end(cause, &mut self.actions);
+    }
+
+    fn message(&mut self, body: Body) -> Action {
+        let message = Message { limit: self.window.send(), body };
+        Action::Send(Outgoing { message, payload: None, invalidate: None, op: None })
+    }
+
+    /// Returns whether both sides have said that nothing more comes, and all messages have been acknowledged.
+    fn is_quiet(&self) -> bool {
+        self.shutdown == Shutdown::Sent && self.pull.is_done()
+    }
+}
+
+/// How long the responder waits for the initiator to close the connection.
+const FIN_PATIENCE: Duration = Duration::from_secs(1);
