@@ -24,6 +24,8 @@ extern crate std;
 
 mod action;
 mod fault;
+#[doc(hidden)]
+pub mod fuzzing;
 mod hello;
 mod message;
 mod op;

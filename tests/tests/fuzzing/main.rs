@@ -1,6 +1,7 @@
 //! The bodies of the fuzz targets over the seeds in `fuzz/seeds`, and the code that makes these seeds.
 
 mod dialogs;
+mod exs;
 mod groups;
 mod layers;
 mod script;

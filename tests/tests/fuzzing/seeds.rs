@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use weft_tests::fuzzing;
 
-use crate::{dialogs, groups, layers, scripts, sockets, talk, verbs};
+use crate::{dialogs, exs, groups, layers, scripts, sockets, talk, verbs};
 
 /// The seeds of a target: name and octets.
 pub(crate) fn read(target: &str) -> Vec<(String, Vec<u8>)> {
@@ -35,6 +35,7 @@ fn made(target: &str) -> Vec<(String, Vec<u8>)> {
         "stream" => [scripts::all(), dialogs::all()].concat(),
         "verbs_ops" => verbs::seeds(),
         "group_message" | "group_control" => groups::all(target),
+        "exs_message" => exs::all(),
         "sockets_link" | "sockets_calls" | "sockets_far" => sockets::all(target),
         "sockets_message" | "sockets_order" | "sockets_answer" | "sockets_letter" | "sockets_record"
         | "sockets_session" => talk::all(target),
@@ -136,6 +137,9 @@ fn run(target: &str, octets: &[u8]) {
         "group_message" => {
             let _arrived = weft_group::fuzzing::message(octets);
         }
+        "exs_message" => {
+            let _completed = weft_exs_core::fuzzing::message(octets);
+        }
         "capture" => {
             let _records = weft_cli::fuzzing::capture(octets);
         }
@@ -151,7 +155,7 @@ fn run(target: &str, octets: &[u8]) {
 
 /// Octets of each seed that are changed.
 const CHANGES: usize = 40;
-const TARGETS: [&str; 22] = [
+const TARGETS: [&str; 23] = [
     "mpa_startup",
     "mpa_deframe",
     "ddp_header",
@@ -174,4 +178,5 @@ const TARGETS: [&str; 22] = [
     "verbs_ops",
     "group_message",
     "group_control",
+    "exs_message",
 ];

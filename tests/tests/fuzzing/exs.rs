@@ -1,0 +1,77 @@
+//! Seeds for the target of Extended Sockets: private data, messages, and lives of a session.
+
+use weft_ddp::Stag;
+use weft_exs_core::{
+    Ack, Advert, Body, Data, Extent, Fault, Hello, Kind, Message, Msg, RejectCode, Ring, Source, Target,
+};
+
+/// Names and octets of the seeds.
+pub(crate) fn all() -> Vec<(String, Vec<u8>)> {
+    let messages =
+        messages().into_iter().map(|(name, body)| (name, Message { limit: 40, body }.encode().to_vec()));
+    let made = private_data().into_iter().chain(messages).chain(lives());
+    made.map(|(name, octets)| (name.to_owned(), octets)).collect()
+}
+
+fn private_data() -> Vec<(&'static str, Vec<u8>)> {
+    let messages = Hello {
+        kind: Kind::Message,
+        invalidates: true,
+        window: 32,
+        credits: 32,
+        slot: 1056,
+        ring: None,
+        reads: 16,
+    };
+    let ring = Ring { len: 1 << 18, to: 0x7f00_0000_1000, stag: Stag(0x0102_0304) };
+    let stream = Hello { kind: Kind::Stream, credits: 16, ring: Some(ring), reads: 0, ..messages };
+    vec![
+        ("hello-messages", messages.encode().to_vec()),
+        ("hello-stream", stream.encode().to_vec()),
+        ("reject", RejectCode::NotListening.encode().to_vec()),
+    ]
+}
+
+fn messages() -> Vec<(&'static str, Body)> {
+    let (stag, to) = (Stag(0x0102_0304), 0x7f00_0000_1000);
+    let ring = Target::Ring { holds: true };
+    let data = Data { position: 70_000, len: 4096, is_inline: false, target: ring };
+    let direct = Target::Advert { epoch: 2, is_last: true };
+    let advert = Advert { epoch: 2, len: 65_536, stag, to, first: Some(70_000), waits_for_all: true };
+    vec![
+        ("credit", Body::Credit),
+        ("msg", Body::Msg(Msg { id: 3, len: 65_536, source: Source::Memory { stag, to } })),
+        ("msg-inline", Body::Msg(Msg { id: 3, len: 0, source: Source::Inline })),
+        ("ack", Body::Ack(Ack { id: 3, extent: Extent::Full })),
+        ("ack-exact", Body::Ack(Ack { id: 3, extent: Extent::Placed(9) })),
+        ("ack-not-taken", Body::Ack(Ack { id: 3, extent: Extent::NotTaken })),
+        ("data-ring", Body::Data(data)),
+        ("data-direct", Body::Data(Data { target: direct, ..data })),
+        ("advert", Body::Advert(advert)),
+        ("free", Body::Free { read: 70_000 }),
+        ("revoke", Body::Revoke { epoch: 2 }),
+        ("shutdown", Body::Shutdown { end: 4 }),
+        ("abort", Body::Abort(Fault::OutOfOrder)),
+    ]
+}
+
+/// Steps of a session, as `weft_exs_core::fuzzing` reads them.
+fn lives() -> Vec<(&'static str, Vec<u8>)> {
+    let [short, long] = [0, 1].map(|id| [0, 0x10, 1 - id, id, 2, 0, 2 - 2 * id, 0]);
+    let credit = [0, 0x01, 0, 0, 0, 0, 0, 0];
+    let ack = |id| [0, 0x11, 0, id, 0, 0, 0, 0];
+    let shutdown = [0, 0x30, 0, 0, 0, 0, 0, 0];
+    let (act, receive, in_place, send, done) = ([7], [3, 9], [3 | 8, 9], [2, 200], [4, 0]);
+    let [recycle, close, later] = [[5, 1], [5, 4], [5, 5]];
+    vec![
+        ("receives", [&[0][..], &short, &receive, &act, &receive, &long, &act, &done, &act].concat()),
+        (
+            "in-place",
+            [&[0][..], &in_place, &short, &act, &in_place, &long, &act, &recycle, &done, &act].concat(),
+        ),
+        ("sends", [&[1][..], &credit, &send, &act, &ack(0), &act, &done, &done, &act].concat()),
+        ("closes", [&[1][..], &credit, &close, &act, &shutdown, &act, &later, &act].concat()),
+        ("times-out", [&[0][..], &[2 | 8, 9], &[3 | 16, 9], &act, &later, &act].concat()),
+        ("is-lost", [&[2][..], &receive, &send, &[0, 0x10, 0, 0, 9, 0, 0, 0], &act, &[6], &act].concat()),
+    ]
+}
