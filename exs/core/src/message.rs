@@ -194,6 +194,14 @@ impl Message {
     }
 }
 
+impl Msg {
+    /// Returns the id of the message that so many are in front of.
+    pub(crate) const fn id_of(number: u64) -> u32 {
+        let [.., a, b, c, d] = number.to_be_bytes();
+        u32::from_be_bytes([a, b, c, d])
+    }
+}
+
 impl Body {
     /// Returns what these fields say. Fields that the type does not use are left to the caller.
     fn from_fields(fields: &Fields) -> Option<Self> {

@@ -178,9 +178,3 @@ impl Pull {
         Some(Draft { body, payload, invalidate: None, op: Some(op) })
     }
 }
-
-/// The number of a message on the wire.
-fn low(number: u64) -> u32 {
-    let [.., a, b, c, d] = number.to_be_bytes();
-    u32::from_be_bytes([a, b, c, d])
-}

@@ -115,7 +115,7 @@ impl Receiver {
         if self.is_at_end {
             return Err(Fault::AfterShutdown);
         }
-        if msg.id != super::low(self.taken) {
+        if msg.id != Msg::id_of(self.taken) {
             return Err(Fault::OutOfOrder);
         }
         if self.arrived.len() + self.matched.len() >= self.credits {
@@ -222,7 +222,7 @@ impl Receiver {
         let covered = ready.clone().position(alone).map_or_else(|| ready.count(), |place| place + 1);
         let last = self.matched.drain(..covered).next_back()?;
         self.completed -= covered;
-        let id = super::low(first + covered as u64 - 1);
+        let id = Msg::id_of(first + covered as u64 - 1);
         Some((Ack { id, extent: last.extent() }, last.stag))
     }
 

@@ -80,7 +80,7 @@ impl Sender {
         actions: &mut VecDeque<Action>,
     ) -> Result<(), Fault> {
         let first = self.sent - self.out as u64;
-        let place = ack.id.wrapping_sub(super::low(first)) as usize;
+        let place = ack.id.wrapping_sub(Msg::id_of(first)) as usize;
         let Some(last) = self.queue.get_mut(place).filter(|_| (self.acknowledged..self.out).contains(&place))
         else {
             return Err(Fault::NotOut);
@@ -150,7 +150,7 @@ impl Sender {
 
     /// Returns the next message, with its operation. The octets of the operation follow if it is immediate.
     pub(super) fn poll_msg(&mut self) -> Option<(Msg, Op)> {
-        let id = super::low(self.sent);
+        let id = Msg::id_of(self.sent);
         let next = self.due().filter(|next| next.window != Binding::Free)?;
         next.posted += 1;
         let SendRequest { op, len, stag, to, .. } = next.request;
