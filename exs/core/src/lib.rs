@@ -3,6 +3,7 @@
 //! ```text
 //! session  a connected socket: calls, messages and completions in, actions out
 //! pull     messages: the receiver reads them out of the sender's memory
+//! push     a stream: the sender writes it into receives that the peer has advertised, or through the peer's ring
 //! window   how many Sends of any kind each side may send
 //! action   what a session wants to have done
 //! op       operations of the user, and how they end
@@ -30,6 +31,9 @@ mod hello;
 mod message;
 mod op;
 mod pull;
+pub mod push;
+#[cfg(test)]
+mod push_tests;
 mod session;
 mod terms;
 mod window;

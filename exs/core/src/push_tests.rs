@@ -1,0 +1,3 @@
+//! Both ends of a stream, with the wires between them.
+
+mod faults;
