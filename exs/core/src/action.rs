@@ -32,16 +32,46 @@ pub enum Action {
         /// The tagged offset of its first octet.
         to: u64,
     },
-    /// Copy octets from behind the header in a slot to the start of the operation's memory.
-    Copy {
+    /// Bind the operation's window over a part of its memory, for the peer's Writes. Its completion is not told.
+    BindPart {
         /// The operation.
         op: Op,
-        /// The slot.
-        slot: u16,
+        /// The first octet.
+        at: u32,
+        /// Octets.
+        len: u32,
+        /// The STag that the window gets. Its tagged offsets begin where the operation's do, with the first octet of its
+        /// memory.
+        stag: Stag,
+    },
+    /// These octets of the operation's memory are the next ones of the Write or of the message that follows.
+    Gather {
+        /// The operation.
+        op: Op,
+        /// The first octet.
+        at: u32,
         /// Octets.
         len: u32,
     },
-    /// Take the operation's window out of use, at once.
+    /// Write the octets that were gathered to the peer's memory. Its completion is not told: a Send follows.
+    Write {
+        /// The STag of the sink.
+        stag: Stag,
+        /// The tagged offset of the first octet.
+        to: u64,
+        /// Octets.
+        len: u32,
+    },
+    /// Copy octets from one place to another.
+    Copy {
+        /// The place of the first octet.
+        from: Place,
+        /// Where it goes.
+        to: Place,
+        /// Octets.
+        len: u32,
+    },
+    /// Take the operation's window out of use, at once, and what is posted to bind it.
     Revoke {
         /// The operation.
         op: Op,
@@ -65,12 +95,36 @@ pub enum Action {
     Closed,
 }
 
+/// The place of an octet on this side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// Behind the header in a slot.
+    Slot {
+        /// The slot.
+        slot: u16,
+        /// The number of the octet behind the header, from 0 on.
+        at: u32,
+    },
+    /// In this side's ring.
+    Ring {
+        /// The number of the octet, from 0 on.
+        at: u32,
+    },
+    /// In an operation's memory.
+    Memory {
+        /// The operation.
+        op: Op,
+        /// The number of the octet, from 0 on.
+        at: u32,
+    },
+}
+
 /// A message to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Outgoing {
     /// The message.
     pub message: Message,
-    /// The octets of this operation's memory follow as immediate data.
+    /// The octets of this operation's memory follow as immediate data. Those of a stream have been gathered.
     pub payload: Option<Op>,
     /// The STag that the peer's device takes out of use: Send with Invalidate.
     pub invalidate: Option<Stag>,

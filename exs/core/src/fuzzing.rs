@@ -20,7 +20,7 @@ use core::time::Duration;
 use weft_ddp::Stag;
 
 use crate::{
-    Action, HEADER_LEN, Hello, Kind, Loss, Message, Mode, Op, Outgoing, RecvRequest, RejectCode, Role,
+    Action, HEADER_LEN, Hello, Kind, Loss, Message, Mode, Op, Outgoing, Place, RecvRequest, RejectCode, Role,
     SendRequest, Session, Terms,
 };
 
@@ -77,6 +77,9 @@ impl Device {
             immediate: 8,
             invalidates: flags & 2 != 0,
             reads: 2,
+            ring: 0,
+            peer_ring: None,
+            direct_min: 1,
         };
         let mut device = Self {
             session: Session::new(role, &terms),
@@ -121,7 +124,7 @@ impl Device {
             2 => {
                 let op = self.next_op();
                 let (len, deadline) = (input.octet().into(), (how & 8 != 0).then_some(DEADLINE));
-                let request = SendRequest { op, len, stag: stag(op), to: 0, deadline };
+                let request = SendRequest { op, len, elements: 1, stag: stag(op), to: 0, deadline };
                 if self.session.send(request).is_ok() {
                     self.requests.insert(op, 0);
                 }
@@ -129,7 +132,9 @@ impl Device {
             3 => {
                 let op = self.next_op();
                 let (len, deadline) = (input.octet().into(), (how & 16 != 0).then_some(DEADLINE));
-                let request = RecvRequest { op, len, is_in_place: how & 8 != 0, deadline };
+                let is_in_place = how & 8 != 0;
+                let (stag, waits_for_all) = (stag(op), false);
+                let request = RecvRequest { op, len, is_in_place, waits_for_all, stag, to: 0, deadline };
                 if self.session.receive(request).is_ok() {
                     self.requests.insert(op, 0);
                 }
@@ -196,8 +201,14 @@ impl Device {
                     assert!(len > 0 && room);
                     self.post(op);
                 }
-                Action::Copy { op, slot, len } => {
+                Action::Copy { from: Place::Slot { slot, at: 0 }, to: Place::Memory { op, at: 0 }, len } => {
                     assert!(len > 0 && !self.posted.contains(&slot) && self.requests.contains_key(&op));
+                }
+                Action::BindPart { .. }
+                | Action::Gather { .. }
+                | Action::Write { .. }
+                | Action::Copy { .. } => {
+                    panic!("messages have nothing of a stream");
                 }
                 // The peer may have said that a window is out of use which is not bound.
                 Action::Revoke { op } => _ = self.windows.remove(&op),

@@ -3,7 +3,8 @@
 //! ```text
 //! session  a connected socket: calls, messages and completions in, actions out
 //! pull     messages: the receiver reads them out of the sender's memory
-//! push     a stream: the sender writes it into receives that the peer has advertised, or through the peer's ring
+//! stream   a stream of octets, both ways
+//! push     its rules: the sender writes it into receives that the peer has advertised, or through the peer's ring
 //! window   how many Sends of any kind each side may send
 //! action   what a session wants to have done
 //! op       operations of the user, and how they end
@@ -25,6 +26,7 @@ extern crate std;
 
 mod action;
 mod fault;
+mod flow;
 #[doc(hidden)]
 pub mod fuzzing;
 mod hello;
@@ -35,10 +37,11 @@ pub mod push;
 #[cfg(test)]
 mod push_tests;
 mod session;
+mod stream;
 mod terms;
 mod window;
 
-pub use action::{Action, Cause, Outgoing};
+pub use action::{Action, Cause, Outgoing, Place};
 pub use fault::Fault;
 pub use hello::{
     Hello, Kind, MAX_ADVERTS, MAX_CREDITS, MAX_IMMEDIATE, MAX_RING, MAX_WINDOW, MIN_RING, MIN_SLOT,

@@ -19,7 +19,10 @@ pub struct SendRequest {
     pub op: Op,
     /// Octets. They stay as they are until the operation has completed.
     pub len: u32,
-    /// The STag that the operation's window will have when it is bound. Not used if the octets are immediate data.
+    /// Pieces of memory in which they lie, of which a request gathers 31 at most. Of a stream only.
+    pub elements: u8,
+    /// The STag that the operation's window will have when it is bound. Not used if the octets are immediate data, or of
+    /// a stream.
     pub stag: Stag,
     /// The tagged offset of the first octet in that window.
     pub to: u64,
@@ -34,8 +37,15 @@ pub struct RecvRequest {
     pub op: Op,
     /// Octets of the user's memory.
     pub len: u32,
-    /// Immediate data is not copied, but handed out in its slot.
+    /// Immediate data is not copied, but handed out in its slot. Of messages only.
     pub is_in_place: bool,
+    /// It completes when it is full. Of a stream only.
+    pub waits_for_all: bool,
+    /// The STag that the operation's window will have when it is first bound; then it has the following keys. Of a stream
+    /// only.
+    pub stag: Stag,
+    /// The tagged offset of the first octet in that window.
+    pub to: u64,
     /// When the operation ends with [`OpError::TimedOut`], unless a message has come for it.
     pub deadline: Option<Duration>,
 }
@@ -54,7 +64,7 @@ pub struct Outcome {
 /// The way that the octets of an operation took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// They were immediate data.
+    /// They were immediate data; of a stream, at least a part of them, and none was in the ring.
     Inline,
     /// They are immediate data, and lie behind the header in this slot until it is recycled.
     InPlace {
@@ -63,6 +73,10 @@ pub enum Mode {
     },
     /// The receiver has read them from the sender's memory.
     Read,
+    /// Of a stream: the sender has written them into the receiver's memory.
+    Direct,
+    /// Of a stream: at least a part of them went through the receiver's ring.
+    Ring,
     /// There were none: the peer sends nothing more, or this side receives nothing more.
     End,
 }

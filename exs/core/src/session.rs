@@ -11,18 +11,19 @@ use weft_ddp::Stag;
 
 use crate::action::{Action, Cause, Outgoing};
 use crate::fault::Fault;
+use crate::flow::{Flow, each};
 use crate::message::{Body, Message};
-use crate::op::{Op, OpError, Outcome, RecvRequest, SendRequest};
-use crate::pull::{Draft, Pull};
+use crate::op::{Op, OpError, RecvRequest, SendRequest};
+use crate::pull::Draft;
 use crate::terms::Terms;
 use crate::window::Window;
 
-/// A connected socket for messages.
+/// A connected socket.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Session {
     role: Role,
     window: Window,
-    pull: Pull,
+    flow: Flow,
     actions: VecDeque<Action>,
     /// The last time that the caller has told.
     now: Duration,
@@ -77,13 +78,14 @@ enum Close {
 impl Session {
     /// Makes the session of a connection. Its first actions post the slots 0 to WINDOW - 1.
     ///
-    /// The caller has as many slots as [`Terms::window`] and [`Terms::recv_credits`] together.
+    /// The caller has as many slots as [`Terms::window`] and [`Terms::recv_credits`] together; for a stream, as
+    /// [`Terms::window`].
     #[must_use]
     pub fn new(role: Role, terms: &Terms) -> Self {
         Self {
             role,
             window: Window::new(terms.window, terms.peer_window),
-            pull: Pull::new(terms),
+            flow: Flow::new(terms),
             actions: (0..terms.window).map(|slot| Action::Recv { slot }).collect(),
             now: Duration::ZERO,
             is_greeted: false,
@@ -93,50 +95,53 @@ impl Session {
         }
     }
 
-    /// Starts to send a message.
+    /// Starts to send a message, or octets of a stream.
     ///
     /// # Errors
-    /// The message is not started: [`OpError::Shutdown`] after [`Self::shutdown`], or why the connection has ended.
+    /// The operation is not started: [`OpError::Shutdown`] after [`Self::shutdown`], or why the connection has ended.
     pub fn send(&mut self, request: SendRequest) -> Result<(), OpError> {
         match self.ended {
             Some(cause) => Err(cause.error()),
             None if self.shutdown != Shutdown::Open => Err(OpError::Shutdown),
             None => {
-                self.pull.send(request);
+                match &mut self.flow {
+                    Flow::Messages(pull) => pull.send(request),
+                    Flow::Stream(stream) => stream.send(request, &mut self.actions),
+                }
                 Ok(())
             }
         }
     }
 
-    /// Starts to receive a message.
+    /// Starts to receive a message, or octets of a stream.
     ///
     /// # Errors
     /// The receive is not started: [`OpError::Shutdown`] after [`Self::close`], or why the connection has ended. A clean
-    /// end is no error, but a receive of no octets.
+    /// end is no error, but a receive of no octets, behind all that is in the ring.
     pub fn receive(&mut self, request: RecvRequest) -> Result<(), OpError> {
         match self.ended {
             _ if self.close != Close::Open => Err(OpError::Shutdown),
-            Some(Cause::Closed) => {
-                self.actions.push_back(Action::Complete { op: request.op, result: Ok(Outcome::END) });
+            Some(Cause::Closed) | None => {
+                each!(&mut self.flow, flow => flow.receive(request, &mut self.actions));
                 Ok(())
             }
             Some(cause) => Err(cause.error()),
-            None => {
-                self.pull.receive(request, &mut self.actions);
-                Ok(())
-            }
         }
     }
 
     /// Cancels an operation, or all. Returns how many end so: messages that the peer does not know of, and receives that
-    /// no message has met.
+    /// no message has met; of a stream, sends of which nothing is on the wire, and all receives. A receive that the peer
+    /// knows of ends when the peer has given it up. Until then octets may come, with which it completes.
     pub fn cancel(&mut self, op: Option<Op>) -> usize {
-        self.pull.cancel(op, &mut self.actions)
+        each!(&mut self.flow, flow => flow.cancel(op, &mut self.actions))
     }
 
     /// Takes back a slot that [`Mode::InPlace`](crate::Mode::InPlace) has handed out. Returns whether it was.
     pub fn recycle(&mut self, slot: u16) -> bool {
-        self.pull.recycle(slot)
+        match &mut self.flow {
+            Flow::Messages(pull) => pull.recycle(slot),
+            Flow::Stream(_) => false,
+        }
     }
 
     /// Sends nothing more behind what was started.
@@ -148,7 +153,7 @@ impl Session {
 
     /// Receives nothing more: what comes is not taken.
     pub fn stop_receiving(&mut self) {
-        self.pull.stop_receiving(&mut self.actions);
+        each!(&mut self.flow, flow => flow.stop_receiving(&mut self.actions));
     }
 
     /// Closes the socket, by this time at the latest; at once if it is not later than the last time that was told.
@@ -159,7 +164,7 @@ impl Session {
         if self.close == Close::Open {
             self.close = Close::Lingering(until);
             self.shutdown();
-            self.pull.cancel_receives(&mut self.actions);
+            each!(&mut self.flow, flow => flow.cancel_receives(&mut self.actions));
             self.handle_time(self.now);
         }
     }
@@ -179,7 +184,10 @@ impl Session {
     /// Takes the completion of something posted for an operation: of a Bind, a Read, or a Send that has named it. One
     /// that is not `ok` was flushed, or ends the connection, of which [`Self::handle_loss`] tells.
     pub fn handle_done(&mut self, op: Op, ok: bool) {
-        self.pull.handle_done(op, ok, &mut self.actions);
+        match &mut self.flow {
+            Flow::Messages(pull) => pull.handle_done(op, ok, &mut self.actions),
+            Flow::Stream(stream) => stream.handle_done(ok, &mut self.actions),
+        }
     }
 
     /// Takes the end of the connection.
@@ -198,7 +206,7 @@ impl Session {
         if self.ended.is_some() {
             return;
         }
-        if self.pull.expire(now, &mut self.actions) {
+        if each!(&mut self.flow, flow => flow.expire(now, &mut self.actions)) {
             self.end(Cause::TimedOut, Some(Fault::UnreadData));
         }
         match self.close {
@@ -208,8 +216,8 @@ impl Session {
         }
     }
 
-    /// Returns what is to be done next. Each action but Recv, Copy, Revoke, Complete, End and Closed takes one entry of
-    /// the send queue; none of those is returned if there is no `room`.
+    /// Returns what is to be done next. Bind, BindPart, Write, Read and Send take one entry of the send queue each. There
+    /// is `room` if three are free: up to two Writes and a Send belong together. Without it, nothing of that is begun.
     pub fn poll(&mut self, room: bool) -> Option<Action> {
         if self.actions.is_empty() {
             self.settle();
@@ -225,7 +233,7 @@ impl Session {
             Close::Lingering(until) | Close::Quiet(until) => Some(until),
             Close::Open | Close::Told => None,
         };
-        let times = [close, self.pull.poll_at()];
+        let times = [close, each!(&self.flow, flow => flow.poll_at())];
         times.into_iter().flatten().min().filter(|_| self.ended.is_none())
     }
 
@@ -238,7 +246,7 @@ impl Session {
     /// Returns whether no operation is left.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.pull.is_empty() && self.actions.is_empty()
+        each!(&self.flow, flow => flow.is_empty()) && self.actions.is_empty()
     }
 
     /// Takes a message. Returns the slot that is to be posted in its place.
@@ -255,7 +263,7 @@ impl Session {
             self.end(if fault == Fault::UnreadData { Cause::Reset } else { Cause::Blamed(fault) }, None);
             return Ok(slot);
         }
-        self.pull.handle(&message.body, (slot, invalidated), &mut self.actions)
+        each!(&mut self.flow, flow => flow.handle(&message.body, (slot, invalidated), &mut self.actions))
     }
 
     /// Returns the next request for the send queue.
@@ -265,22 +273,32 @@ impl Session {
             return self.is_greeted.then(|| self.message(Body::Credit));
         }
         let may_send = self.window.may_send();
-        if let Some(work) = self.pull.poll_work(may_send) {
+        if self.is_quiet() {
+            return None;
+        }
+        if let Flow::Messages(pull) = &mut self.flow
+            && let Some(work) = pull.poll_work(may_send)
+        {
             return Some(work);
         }
         if may_send {
-            if let Some(Draft { body, payload, invalidate, op }) = self.pull.poll_message() {
+            let draft = match &mut self.flow {
+                Flow::Messages(pull) => pull.poll_message(),
+                Flow::Stream(stream) => stream.poll_message(&mut self.actions),
+            };
+            if let Some(Draft { body, payload, invalidate, op }) = draft {
                 let message = Message { limit: self.window.send(), body };
-                return Some(Action::Send(Outgoing { message, payload, invalidate, op }));
+                self.actions.push_back(Action::Send(Outgoing { message, payload, invalidate, op }));
+                return self.actions.pop_front();
             }
             if self.shutdown == Shutdown::Wanted
-                && let Some(end) = self.pull.end_of_sends()
+                && let Some(end) = each!(&self.flow, flow => flow.end_of_sends())
             {
                 self.shutdown = Shutdown::Sent;
                 return Some(self.message(Body::Shutdown { end }));
             }
         }
-        let owes = self.window.owes() && self.window.may_send_credit() && !self.is_quiet();
+        let owes = self.window.owes() && self.window.may_send_credit();
         owes.then(|| self.message(Body::Credit))
     }
 
@@ -289,7 +307,7 @@ impl Session {
         if let Close::Lingering(_) = self.close
             && self.ended.is_none()
         {
-            if self.pull.has_unread() {
+            if each!(&self.flow, flow => flow.has_unread()) {
                 self.end(Cause::Abandoned, Some(Fault::UnreadData));
             } else if self.is_quiet() {
                 match self.role {
@@ -299,7 +317,7 @@ impl Session {
             }
         }
         let is_closing = matches!(self.close, Close::Lingering(_) | Close::Quiet(_));
-        if is_closing && self.ended.is_some() && self.pull.is_empty() {
+        if is_closing && self.ended.is_some() && each!(&self.flow, flow => flow.is_empty()) {
             self.close = Close::Told;
             self.actions.push_back(Action::Closed);
         }
@@ -316,7 +334,7 @@ impl Session {
             Message { limit, body: Body::Abort(fault) }
         });
         self.actions.push_back(Action::End { cause, abort });
-        self.pull.end(cause, &mut self.actions);
+        each!(&mut self.flow, flow => flow.end(cause, &mut self.actions));
     }
 
     fn message(&mut self, body: Body) -> Action {
@@ -326,7 +344,7 @@ impl Session {
 
     /// Returns whether both sides have said that nothing more comes, and all messages have been acknowledged.
     fn is_quiet(&self) -> bool {
-        self.shutdown == Shutdown::Sent && self.pull.is_done()
+        self.shutdown == Shutdown::Sent && each!(&self.flow, flow => flow.is_done())
     }
 }
 

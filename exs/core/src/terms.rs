@@ -1,6 +1,6 @@
 //! What follows from the hellos of both sides.
 
-use crate::hello::{Hello, Kind, MIN_SLOT, RejectCode};
+use crate::hello::{Hello, Kind, MIN_SLOT, RejectCode, Ring};
 
 /// What holds for a connection, as one side sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -11,9 +11,9 @@ pub struct Terms {
     pub window: u16,
     /// Sends of any kind that the peer takes.
     pub peer_window: u16,
-    /// Messages that this side sends before the first is acknowledged.
+    /// Messages that this side sends before the first is acknowledged; of a stream, receives that it advertises at a time.
     pub send_credits: u16,
-    /// Messages that this side takes before it acknowledges one.
+    /// Messages that this side takes before it acknowledges one; of a stream, adverts that it stores.
     pub recv_credits: u16,
     /// The longest immediate data that this side sends, in octets.
     pub immediate: u32,
@@ -21,17 +21,25 @@ pub struct Terms {
     pub invalidates: bool,
     /// Reads that this side has under way at a time (ORD).
     pub reads: u16,
+    /// Octets of this side's ring. 0: it has none.
+    pub ring: u32,
+    /// The ring of the peer, if it has one.
+    pub peer_ring: Option<Ring>,
+    /// Octets of a send that have to be left for HOLD.
+    pub direct_min: u32,
 }
 
 /// What a side wants for itself and does not tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Wishes {
-    /// Messages sent before the first is acknowledged, at most.
+    /// Messages sent before the first is acknowledged, at most; of a stream, receives advertised at a time.
     pub send_credits: u16,
     /// The longest immediate data, in octets.
     pub immediate: u32,
     /// Reads under way at a time, at most.
     pub reads: u16,
+    /// Octets of a send that have to be left for HOLD.
+    pub direct_min: u32,
 }
 
 impl Terms {
@@ -52,6 +60,9 @@ impl Terms {
             immediate: wishes.immediate.min(peer.slot.saturating_sub(MIN_SLOT)),
             invalidates: peer.invalidates,
             reads: wishes.reads.min(peer.reads),
+            ring: own.ring.map_or(0, |ring| ring.len),
+            peer_ring: peer.ring,
+            direct_min: wishes.direct_min,
         })
     }
 }
@@ -71,7 +82,7 @@ mod tests {
             ring: None,
             reads: 6,
         };
-        let wishes = Wishes { send_credits: 32, immediate: 1024, reads: 16 };
+        let wishes = Wishes { send_credits: 32, immediate: 1024, reads: 16, direct_min: 9 };
         let peer = Hello { invalidates: true, window: 9, credits: 4, slot: 96, reads: 3, ..hello };
         let terms = Terms {
             kind: Kind::Message,
@@ -82,9 +93,12 @@ mod tests {
             immediate: 64,
             invalidates: true,
             reads: 3,
+            ring: 0,
+            peer_ring: None,
+            direct_min: 9,
         };
         assert_eq!(Terms::new(&hello, &wishes, &peer), Ok(terms));
-        let modest = Wishes { send_credits: 1, immediate: 7, reads: 2 };
+        let modest = Wishes { send_credits: 1, immediate: 7, reads: 2, ..wishes };
         let lower = Terms { send_credits: 1, immediate: 7, reads: 2, ..terms };
         assert_eq!(Terms::new(&hello, &modest, &peer), Ok(lower));
         let stream = Hello { kind: Kind::Stream, ..peer };

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use weft_ddp::Stag;
 
-use crate::action::{Action, Cause};
+use crate::action::{self, Action, Cause};
 use crate::fault::Fault;
 use crate::message::{Ack, Extent, Msg, Source};
 use crate::op::{Mode, Op, OpError, Outcome, RecvRequest};
@@ -291,7 +291,9 @@ impl Receiver {
             }
             (Place::Slot(slot), op) => {
                 if let Some(op) = op.filter(|_| placed > 0) {
-                    actions.push_back(Action::Copy { op, slot, len: placed });
+                    let from = action::Place::Slot { slot, at: 0 };
+                    let to = action::Place::Memory { op, at: 0 };
+                    actions.push_back(Action::Copy { from, to, len: placed });
                 }
                 self.spare.insert(slot);
                 plain

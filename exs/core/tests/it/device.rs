@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use weft_exs_core::{Action, Cause, HEADER_LEN, Mode, Op, Outgoing, RecvRequest, SendRequest, Session};
+use weft_exs_core::{
+    Action, Cause, HEADER_LEN, Mode, Op, Outgoing, Place, RecvRequest, SendRequest, Session,
+};
 use weft_exs_core::{Role, Terms};
 
 use super::model::{Event, Messages};
@@ -57,7 +59,7 @@ impl Device {
     /// Starts a send of these octets. Returns whether the session takes it.
     pub(crate) fn send(&mut self, op: Op, octets: Vec<u8>) -> bool {
         let len = u32::try_from(octets.len()).unwrap();
-        let request = SendRequest { op, len, stag: stag(op), to: BASE, deadline: None };
+        let request = SendRequest { op, len, elements: 1, stag: stag(op), to: BASE, deadline: None };
         self.memory.insert(op, octets);
         self.session.send(request).inspect_err(|_| _ = self.memory.remove(&op)).is_ok()
     }
@@ -65,7 +67,15 @@ impl Device {
     /// Starts a receive. Returns whether the session takes it.
     pub(crate) fn receive(&mut self, op: Op, len: u32, is_in_place: bool) -> bool {
         self.memory.insert(op, Vec::new());
-        let request = RecvRequest { op, len, is_in_place, deadline: None };
+        let request = RecvRequest {
+            op,
+            len,
+            is_in_place,
+            waits_for_all: false,
+            stag: weft_ddp::Stag(0),
+            to: 0,
+            deadline: None,
+        };
         self.session.receive(request).inspect_err(|_| _ = self.memory.remove(&op)).is_ok()
     }
 
@@ -96,7 +106,7 @@ impl Device {
                 self.reads.push(op);
                 self.memory.contains_key(&op)
             }
-            Action::Copy { op, slot, len } => {
+            Action::Copy { from: Place::Slot { slot, at: 0 }, to: Place::Memory { op, at: 0 }, len } => {
                 let octets = self.slots.remove(&slot).ok_or("nothing is in that slot")?;
                 let octets =
                     octets.get(HEADER_LEN..HEADER_LEN + len as usize).ok_or("the slot has less")?.to_vec();
@@ -129,6 +139,9 @@ impl Device {
                 wire.push_back(Packet::Fin);
                 self.flush();
                 self.ended.replace(cause).is_none()
+            }
+            Action::BindPart { .. } | Action::Gather { .. } | Action::Write { .. } | Action::Copy { .. } => {
+                false
             }
             Action::Closed => !std::mem::replace(&mut self.is_closed, true),
         };

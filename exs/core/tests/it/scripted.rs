@@ -5,7 +5,7 @@ use core::time::Duration;
 use weft_ddp::Stag;
 use weft_exs_core::{
     Ack, Action, Body, Cause, Extent, Fault, Kind, Loss, Message, Mode, Msg, Op, OpError, Outcome, Outgoing,
-    RecvRequest, Role, SendRequest, Session, Source, Terms,
+    Place, RecvRequest, Role, SendRequest, Session, Source, Terms,
 };
 
 const TERMS: Terms = Terms {
@@ -17,6 +17,9 @@ const TERMS: Terms = Terms {
     immediate: 4,
     invalidates: true,
     reads: 4,
+    ring: 0,
+    peer_ring: None,
+    direct_min: 1,
 };
 
 /// The session, and what its peer has sent.
@@ -78,14 +81,27 @@ impl Test {
     }
 
     fn sends(&mut self, op: u64, len: u32) {
-        let request = SendRequest { op: Op(op), len, stag: Stag(100), to: 0x1000, deadline: None };
+        let request =
+            SendRequest { op: Op(op), len, elements: 1, stag: Stag(100), to: 0x1000, deadline: None };
         assert_eq!(self.session.send(request), Ok(()));
     }
 
     fn receives(&mut self, op: u64, len: u32) {
-        let request = RecvRequest { op: Op(op), len, is_in_place: false, deadline: None };
+        let request = RecvRequest {
+            op: Op(op),
+            len,
+            is_in_place: false,
+            waits_for_all: false,
+            stag: Stag(0),
+            to: 0,
+            deadline: None,
+        };
         assert_eq!(self.session.receive(request), Ok(()));
     }
+}
+
+fn copy(op: u64, slot: u16, len: u32) -> Action {
+    Action::Copy { from: Place::Slot { slot, at: 0 }, to: Place::Memory { op: Op(op), at: 0 }, len }
 }
 
 fn done(op: u64, octets: u32, message_len: u32, mode: Mode) -> Action {
@@ -280,8 +296,8 @@ fn immediate_data_has_one_acknowledgement_for_many_and_reads_have_one_for_each()
     test.hears_inline(1, b"c");
     test.hears_read(2, 9);
     let actions = test.does();
-    let copies = [Action::Copy { op: Op(1), slot: 0, len: 2 }, done(1, 2, 2, Mode::Inline)];
-    let more = [Action::Copy { op: Op(2), slot: 1, len: 1 }, done(2, 1, 1, Mode::Inline)];
+    let copies = [copy(1, 0, 2), done(1, 2, 2, Mode::Inline)];
+    let more = [copy(2, 1, 1), done(2, 1, 1, Mode::Inline)];
     assert_eq!(actions[..4], [copies, more].concat());
     assert_eq!(actions[4], Action::Read { op: Op(3), len: 8, stag: Stag(502), to: 0x9000 });
     assert_eq!(sent(&actions), [ack(1, Extent::Full, None)]);
@@ -317,7 +333,15 @@ fn a_truncated_message_is_acknowledged_alone() {
 #[test]
 fn a_slot_in_place_holds_back_the_acknowledgements_behind_it() {
     let mut test = Test::new();
-    let request = RecvRequest { op: Op(1), len: 0, is_in_place: true, deadline: None };
+    let request = RecvRequest {
+        op: Op(1),
+        len: 0,
+        is_in_place: true,
+        waits_for_all: false,
+        stag: Stag(0),
+        to: 0,
+        deadline: None,
+    };
     assert_eq!(test.session.receive(request), Ok(()));
     test.receives(2, 8);
     test.hears_inline(0, b"abc");
@@ -389,7 +413,7 @@ fn a_lost_connection_ends_a_receive_only_when_its_read_has_been_flushed() {
     assert_eq!(test.actions(), [failed(1, OpError::Reset), failed(2, OpError::Reset)]);
     test.session.handle_done(Op(3), false);
     assert_eq!(test.actions(), [Action::Revoke { op: Op(3) }, failed(3, OpError::Reset)]);
-    let request = SendRequest { op: Op(4), len: 1, stag: Stag(0), to: 0, deadline: None };
+    let request = SendRequest { op: Op(4), len: 1, elements: 1, stag: Stag(0), to: 0, deadline: None };
     assert_eq!(test.session.send(request), Err(OpError::Reset));
 }
 
@@ -397,11 +421,25 @@ fn a_lost_connection_ends_a_receive_only_when_its_read_has_been_flushed() {
 fn time_ends_what_the_peer_does_not_know_and_else_the_connection() {
     let at = Duration::from_secs;
     let mut test = Test::with(&Terms { send_credits: 1, ..TERMS });
-    let send =
-        |op, seconds| SendRequest { op: Op(op), len: 1, stag: Stag(0), to: 0, deadline: Some(at(seconds)) };
+    let send = |op, seconds| SendRequest {
+        op: Op(op),
+        len: 1,
+        elements: 1,
+        stag: Stag(0),
+        to: 0,
+        deadline: Some(at(seconds)),
+    };
     test.session.send(send(1, 9)).unwrap();
     test.session.send(send(2, 3)).unwrap();
-    let request = RecvRequest { op: Op(3), len: 1, is_in_place: false, deadline: Some(at(2)) };
+    let request = RecvRequest {
+        op: Op(3),
+        len: 1,
+        is_in_place: false,
+        waits_for_all: false,
+        stag: Stag(0),
+        to: 0,
+        deadline: Some(at(2)),
+    };
     test.session.receive(request).unwrap();
     test.actions();
     assert_eq!(test.session.poll_at(), Some(at(2)));
@@ -461,7 +499,15 @@ fn what_nobody_has_read_resets_the_connection_at_its_close() {
         |test| test.hears_inline(0, b"a"),
         |test| test.hears_read(0, 9),
         |test| {
-            let request = RecvRequest { op: Op(1), len: 1, is_in_place: true, deadline: None };
+            let request = RecvRequest {
+                op: Op(1),
+                len: 1,
+                is_in_place: true,
+                waits_for_all: false,
+                stag: Stag(0),
+                to: 0,
+                deadline: None,
+            };
             test.session.receive(request).unwrap();
             test.hears_inline(0, b"a");
         },

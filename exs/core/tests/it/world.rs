@@ -58,6 +58,9 @@ impl World {
                 immediate: plan.immediate,
                 invalidates: plan.invalidates,
                 reads: 1,
+                ring: 0,
+                peer_ring: None,
+                direct_min: 1,
             };
             Device::new(role, &terms)
         };
