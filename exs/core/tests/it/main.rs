@@ -7,4 +7,5 @@ mod model;
 mod random;
 mod scripted;
 mod search;
+mod streams;
 mod world;
