@@ -2,5 +2,6 @@
 
 mod device;
 mod random;
+mod scripted;
 mod search;
 mod world;
