@@ -3,10 +3,11 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
+use std::sync::Arc;
 
 use weft_rnic::{
-    Access, CmEvent, Config, ConnParam, Data, Device, DisconnectReason, Ground, QpInit, SendOpcode, SendWr,
-    Sge, Stag, Status,
+    Access, Bind, CmEvent, Config, ConnParam, Data, Device, DisconnectReason, Ground, QpInit, Region,
+    SendOpcode, SendWr, Sge, Stag, Status, WindowType,
 };
 use weft_tests::{HOST, Pair, PairConfig};
 
@@ -106,6 +107,46 @@ fn payload_is_sent_directly_if_no_crc_covers_it() {
     }
 }
 
+/// The same by the STag of a window: a Write and a Read through it. The sink of the Read is a part of other memory.
+#[test]
+fn payload_goes_directly_through_a_window() {
+    for crc in [true, false] {
+        let mut pair = pair(crc);
+        let octets = pattern(LEN, 8);
+        let source = memory_of(&pair.a, &octets);
+        let whole = Arc::new(Region::owned(3 * LEN).unwrap());
+        let part = Region::part(&whole, LEN..2 * LEN).unwrap();
+        let (sink, iova) = (&whole, part.address());
+        let read = pair.a.pd.register_at(part, Access::LOCAL_WRITE, iova).unwrap();
+        let target = pair.b.pd.register(LEN, Access::LOCAL_WRITE | Access::MW_BIND).unwrap();
+        let window = pair.b.pd.alloc_mw(WindowType::Type2B).unwrap();
+        let access = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::ZERO_BASED;
+        let (region, addr) = (target.rkey(), target.addr());
+        let bind = Bind { window: window.stag(1), region, addr, length: LEN as u64, access };
+        pair.b.qp.post_send(&SendWr { opcode: SendOpcode::BindWindow(bind), ..WR }).unwrap();
+        assert_eq!(pair.completion_of_b().status, Status::Success);
+        let (stag, to) = (window.rkey(), 0);
+        let len = u32::try_from(LEN).unwrap();
+        let post = |opcode, sge| {
+            pair.a.qp.post_send(&SendWr { opcode, data: Data::Sges(&[sge]), ..WR }).unwrap();
+        };
+        post(SendOpcode::Write { stag, to }, source.sge(0, len));
+        post(SendOpcode::Read { stag, to }, read.sge(0, len));
+        for _ in 0..2 {
+            assert_eq!(pair.completion_of_a().status, Status::Success);
+        }
+        let mut all = vec![0; 3 * LEN];
+        assert!(sink.copy_out(0, &mut all) && contents(&target) == octets, "CRC {crc}");
+        assert!(all[LEN..2 * LEN] == octets, "CRC {crc}");
+        assert!(all[..LEN].iter().chain(&all[2 * LEN..]).all(|&octet| octet == 0), "CRC {crc}");
+        for side in [&pair.a, &pair.b] {
+            let counters = side.device.counters().host;
+            let direct = [counters.octets_lent, counters.octets_placed];
+            assert_eq!(direct.map(|octets| octets > 0), [!crc; 2], "{direct:?}");
+        }
+    }
+}
+
 /// A plain socket gets the octets of the RFCs in any case: the FPDUs of a Write from three pieces.
 #[test]
 fn lent_payload_makes_the_same_octets_on_the_wire() {
@@ -173,6 +214,7 @@ fn hear_write(address: std::net::SocketAddr, expected: &[u8]) {
     assert!(heard == expected);
 }
 
+const LEN: usize = 1 << 20;
 const LOCALHOST: std::net::IpAddr = std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 const STAG: u32 = 0x0102_0304;
 const TO: u64 = 0x0A0B_0C0D_0E0F_1011;
