@@ -226,7 +226,14 @@ pub(crate) fn peek(entry: &[AtomicU64]) -> Control {
     Control { operation: Operation::from_number(number), flags, sges: (low >> 16) as usize, octets }
 }
 
-/// Returns the peer's STag and tagged offset in an entry.
+/// Makes a NOP of an entry that binds a window, with the same flags. An entry that a peer changes meanwhile stays.
+pub(crate) fn make_nop(entry: &[AtomicU64]) {
+    let word = entry[1].load(Ordering::Relaxed);
+    let nop = word & !u64::from(u8::MAX) | Operation::Nop as u64;
+    let _changed = entry[1].compare_exchange(word, nop, Ordering::AcqRel, Ordering::Relaxed);
+}
+
+/// Returns the peer's STag and tagged offset in an entry. In one that binds a window they are that window's.
 #[inline(always)]
 pub(crate) fn peek_remote(entry: &[AtomicU64]) -> (Stag, u64) {
     let (stag, _) = split(entry[3].load(Ordering::Relaxed));

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use weft_mpa::{Negotiated, mulpdu};
 use weft_netif::{ConnectionId, Instant};
 use weft_verbs::{
-    CycleError, Doorbells, PdId, QpCapacity, QpCounters, QpEvent, QpQueues, QpState, QueuePair, Status,
+    CycleError, Doorbells, KeyedStag, PdId, QpCapacity, QpCounters, QpEvent, QpQueues, QpState, QueuePair,
+    Status,
 };
 
 use crate::connection::state::{Connection, Phase};
@@ -238,6 +239,13 @@ impl Engine {
     pub(crate) fn cycle(&mut self, slot: usize, is_send: bool) -> Result<(), CycleError> {
         let Some(Some(slot)) = self.qps.get_mut(slot) else { return Err(CycleError::NotFull) };
         if is_send { slot.qp.cycle_sends() } else { slot.qp.cycle_recvs() }
+    }
+
+    /// Has requests of its send queue that are not carried out bind `window` no more.
+    pub(crate) fn forget_binds(&mut self, slot: usize, window: &KeyedStag) {
+        if let Some(Some(slot)) = self.qps.get_mut(slot) {
+            slot.qp.forget_binds(window);
+        }
     }
 
     /// Whether a request of its send queue is not done.

@@ -20,6 +20,8 @@ use crate::objects::qp::Qp;
 /// One of type 2B is bound by [`SendOpcode::BindWindow`] with a key of the caller's choice ([`Mw::stag`]), and is for
 /// the stream of that queue pair; Local Invalidate, the peer's Send with Invalidate, or the end of the queue pair
 /// unbind it.
+///
+/// [`Mw::revoke`] unbinds one of either type at once.
 #[derive(Debug)]
 pub struct Mw {
     keyed: Arc<KeyedStag>,
@@ -150,6 +152,30 @@ impl Qp {
 }
 
 impl Mw {
+    /// Takes the window out of use at once. From now on it is bound to nothing, and when the call returns, no engine
+    /// copies to or from the memory through it any more.
+    ///
+    /// The connection of `qp` may be in any state, also ending or gone: unlike a Local Invalidate, this does not wait
+    /// for the requests that were posted before, nor for the peer. Binds of the window that wait in the send queue of
+    /// `qp` become NOPs, so that none of them binds it afterwards. Those of other queue pairs count as posted later.
+    ///
+    /// * A Write, Read or Atomic of the peer that comes afterwards is refused, as for any STag that is not valid, and
+    ///   so is the rest of a Write. The connection ends by a Terminate.
+    /// * A Read that is being answered ends in front of the next segment. The connection ends by a Terminate, or, if
+    ///   the peer has closed its direction and only gets its answers, by a FIN behind those that it has got.
+    /// * Octets that were copied into TCP before may still arrive at the peer.
+    ///
+    /// The window can be bound again, in the same ways. The caller chooses another key than before, since the peer
+    /// would reach the next memory by the old STag.
+    pub fn revoke(&self, qp: &Qp) {
+        // No request of another device can name the window.
+        if self.device.is_same(&qp.device) {
+            self.device.engines.at(qp.engine).forget_binds(qp.slot, &self.keyed);
+        }
+        // No engine copies through a window while this thread holds the table.
+        self.device.engines.memory().revoke(&self.keyed);
+    }
+
     /// The type.
     pub const fn kind(&self) -> WindowType {
         self.kind

@@ -4,8 +4,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, TcpStream};
 
 use weft_rnic::{
-    Access, Cause, CmEvent, Config, ConnParam, Cq, Data, Device, DisconnectReason, EventChannel, Ground,
-    Listener, Mr, Pd, Qp, QpInit, SendOpcode, SendWr, Stag, Status,
+    Access, Bind, Cause, CmEvent, Config, ConnParam, Cq, Data, Device, DisconnectReason, EventChannel,
+    Ground, Listener, Mr, Mw, Pd, Qp, QpInit, SendOpcode, SendWr, Stag, Status, WindowType,
 };
 
 use crate::world::{CAPACITY, GUARD, WR, contents, drain, outcomes, pattern, post_recv};
@@ -67,6 +67,27 @@ impl Scene {
         octets
     }
 
+    /// Reads the answer to a Read up to the FIN, which comes between two FPDUs, and returns its payload.
+    fn hear_answer(&mut self) -> Vec<u8> {
+        let (mut heard, mut octets) = (Vec::new(), vec![0; 1 << 16]);
+        loop {
+            self.device.progress();
+            match self.peer.read(&mut octets) {
+                Ok(0) => break,
+                Ok(more) => heard.extend_from_slice(&octets[..more]),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+            }
+        }
+        let (mut rest, mut payload) = (&heard[..], Vec::new());
+        while let Some((len, behind)) = rest.split_first_chunk() {
+            let len = usize::from(u16::from_be_bytes(*len));
+            assert_eq!(behind[1], 0x42, "a Read Response");
+            payload.extend_from_slice(&behind[HEAD - 2..len]);
+            rest = &rest[fpdu(&behind[..len]).len()..];
+        }
+        payload
+    }
+
     fn event(&self) -> CmEvent {
         loop {
             self.device.progress();
@@ -111,10 +132,20 @@ fn send(payload: &[u8]) -> Vec<u8> {
     fpdu(&[&header[..], payload].concat())
 }
 
+/// The first Read Request, for so many octets (RFC 5040 section 4.4).
+fn read_request(stag: Stag, to: u64, len: u32) -> Vec<u8> {
+    let mut header = [0; 18];
+    (header[0], header[1], header[9], header[13]) = (0x41, 0x41, 1, 1);
+    let sink = [0; 12];
+    fpdu(&[&header[..], &sink, &len.to_be_bytes(), &stag.0.to_be_bytes(), &to.to_be_bytes()].concat())
+}
+
 /// The offset of the payload in a tagged FPDU.
 const HEAD: usize = 16;
 /// The length of a payload with 3 octets of pad.
 const LEN: usize = 20_001;
+/// More octets than the kernel holds between two sockets.
+const HUGE: usize = 32 << 20;
 
 // Covers 5041-4.1-1, 5041-5.2-4.
 #[test]
@@ -176,6 +207,67 @@ fn nothing_is_placed_into_deregistered_memory() {
     let len = u16::try_from(HEAD - 2 + LEN).unwrap().to_be_bytes();
     assert_eq!(heard[20..23], [0x11, 0x00, 0xC0]);
     assert_eq!(heard[24..], [&len[..], &whole[2..HEAD]].concat());
+}
+
+/// Binds a window to all of `memory`.
+fn bound(scene: &Scene, memory: &Mr) -> Mw {
+    let window = scene.pd.alloc_mw(WindowType::Type2B).unwrap();
+    let access = Access::REMOTE_WRITE | Access::REMOTE_READ;
+    let (region, addr, length) = (memory.rkey(), memory.addr(), memory.len() as u64);
+    let bind = Bind { window: window.stag(9), region, addr, length, access };
+    scene.qp.post_send(&SendWr { opcode: SendOpcode::BindWindow(bind), ..WR }).unwrap();
+    while !window.is_bound() {
+        scene.device.progress();
+    }
+    assert_eq!(outcomes(&drain(&scene.cq)), [(0, Status::Success)]);
+    window
+}
+
+/// The same for a window. The part of the Write that comes before its revocation is placed.
+// Covers 5042-6.2.2-2.
+#[test]
+fn nothing_is_placed_through_a_revoked_window() {
+    let mut scene = Scene::new();
+    let memory = scene.pd.register(LEN, Access::LOCAL_WRITE | Access::MW_BIND).unwrap();
+    let window = bound(&scene, &memory);
+    let octets = pattern(LEN, 4);
+    let whole = write(window.rkey(), memory.addr(), &octets);
+    scene.say(&whole[..100]);
+    scene.say(&whole[100..9000]);
+    assert!(scene.placed() > 0 && contents(&memory)[..9000 - HEAD] == octets[..9000 - HEAD]);
+    window.revoke(&scene.qp);
+    memory.write(0, &[GUARD; LEN]).unwrap();
+    scene.peer.write_all(&whole[9000..]).unwrap();
+    let CmEvent::Disconnected { reason, .. } = scene.event() else { panic!("no end") };
+    let expected = Cause::Peer(weft_rdmap::Error::Ddp(weft_ddp::Error::InvalidStag));
+    assert_eq!(reason, DisconnectReason::LocalTerminate(expected));
+    assert_eq!(contents(&memory), [GUARD; LEN]);
+}
+
+/// The peer asks for a Read, closes its direction, and reads nothing for a while. The connection ends, and owes the
+/// answer. The window is revoked then: of what the memory holds afterwards the peer gets nothing.
+// Covers 5042-6.2.2-2.
+#[test]
+fn nothing_is_sent_through_a_revoked_window_to_a_peer_that_has_closed() {
+    for revokes in [false, true] {
+        let mut scene = Scene::new();
+        let memory = scene.pd.register(HUGE, Access::LOCAL_WRITE | Access::MW_BIND).unwrap();
+        let octets = pattern(HUGE, 9);
+        memory.write(0, &octets).unwrap();
+        let window = bound(&scene, &memory);
+        scene.say(&read_request(window.rkey(), memory.addr(), u32::try_from(HUGE).unwrap()));
+        scene.peer.shutdown(Shutdown::Write).unwrap();
+        let CmEvent::Disconnected { reason, .. } = scene.event() else { panic!("no end") };
+        assert_eq!(reason, DisconnectReason::Peer);
+        if revokes {
+            window.revoke(&scene.qp);
+            memory.write(0, &vec![GUARD; HUGE]).unwrap();
+        }
+        let answer = scene.hear_answer();
+        assert!(scene.device.counters().host.octets_lent > 0);
+        assert!(answer == octets[..answer.len()], "octets that were written behind the revocation");
+        assert_eq!(answer.len() < HUGE, revokes, "{} octets", answer.len());
+    }
 }
 
 #[test]

@@ -21,6 +21,7 @@ mod host_placing;
 mod leading;
 mod many;
 mod moderation;
+mod mw_revoke;
 mod protection;
 mod reads;
 mod registration;

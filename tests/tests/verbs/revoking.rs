@@ -71,7 +71,8 @@ fn memory_is_revoked_while_a_thread_places_into_it() {
     }
 }
 
-/// The same with a window: after its Local Invalidate has completed, the memory below does not change.
+/// The same with a window: after its Local Invalidate has completed, or it was revoked, the memory below does not
+/// change.
 // Covers 5042-6.2.2-2, 5040-8.1.1-7.
 #[test]
 fn a_window_is_invalidated_while_a_thread_places_through_it() {
@@ -110,7 +111,11 @@ fn a_window_is_invalidated_while_a_thread_places_through_it() {
             while content(&target) == [0; LEN] {
                 guard.check("the first Write");
             }
-            carry_out(SendOpcode::LocalInvalidate { stag });
+            if round % 2 == 0 {
+                carry_out(SendOpcode::LocalInvalidate { stag });
+            } else {
+                window.revoke(&qb);
+            }
             let before = content(&target);
             while !is_over.load(Ordering::SeqCst) {
                 guard.check("the refusal");

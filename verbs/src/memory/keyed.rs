@@ -100,6 +100,11 @@ impl KeyedStag {
         self.stag(self.permutation.key(self.block, count))
     }
 
+    /// Returns whether `stag` is one of its STags, with whatever key octet.
+    pub(crate) const fn owns(&self, stag: Stag) -> bool {
+        stag.0 >> 8 == self.block
+    }
+
     pub(super) const fn block(&self) -> u32 {
         self.block
     }

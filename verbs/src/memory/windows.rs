@@ -112,6 +112,11 @@ impl MemoryTable {
         self.unbind_all(|mapping| mapping.stream == Some(stream));
     }
 
+    /// Takes a window out of use, of whatever type and bound for whatever stream. It can be bound again.
+    pub fn revoke(&mut self, window: &KeyedStag) {
+        self.unbind(window);
+    }
+
     /// Returns the number of memory windows.
     pub const fn windows(&self) -> usize {
         self.windows

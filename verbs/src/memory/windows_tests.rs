@@ -181,7 +181,7 @@ fn a_window_of_type_1_is_the_domains_and_bound_anew_at_will() {
 #[test]
 fn a_window_of_type_2_is_one_streams_until_it_is_invalidated() {
     let other = StreamId::unique();
-    for ending in 0..5 {
+    for ending in 0..6 {
         let mut world = World::new();
         let stream = world.stream;
         let window = world.window(WindowType::Type2B);
@@ -196,13 +196,14 @@ fn a_window_of_type_2_is_one_streams_until_it_is_invalidated() {
             0 => assert_eq!(world.table.invalidate(stag, PD, stream), Ok(())),
             1 => assert_eq!(world.table.invalidate_locally(stag, PD, stream), Ok(())),
             2 => world.table.unbind_stream(stream),
-            3 => assert!(world.table.deregister(world.region.stag).is_some()),
+            3 => world.table.revoke(&window),
+            4 => assert!(world.table.deregister(world.region.stag).is_some()),
             _ => world.table.dealloc(&window),
         }
         assert_eq!(world.read(stream, stag, 1010, 1), Err(Violation::InvalidStag), "{ending}");
         assert_eq!(world.table.invalidate(stag, PD, stream), Err(Violation::InvalidStag));
-        assert_eq!((window.is_valid(), world.region.has_windows()), (false, ending == 3));
-        if ending < 3 {
+        assert_eq!((window.is_valid(), world.region.has_windows()), (false, ending == 4));
+        if ending < 4 {
             // The owner may invalidate it twice, and may bind it anew.
             assert_eq!(world.table.invalidate_locally(stag, PD, stream), Ok(()));
             let again = world.request(&window);

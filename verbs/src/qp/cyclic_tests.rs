@@ -4,16 +4,21 @@ use weft_rdmap::{Inbound, Opcode, SendEnd};
 
 use super::tests::{IDLE, WRITE, World, established};
 use super::*;
+use crate::access::Access;
 use crate::doorbell::Doorbells;
+use crate::memory::{KeyedKind, Registration, WindowType};
 use crate::region::Region;
-use crate::work::{PostError, RecvWr, SendOpcode};
+use crate::work::{Bind, PostError, RecvWr, SendOpcode};
 
 const WAIT: SendOpcode = SendOpcode::Wait { cq: 5, count: 1, strict: true };
 const ENTRIES: u64 = 8;
 
 /// Returns a queue pair in RTS whose send queue is full of `program`, again and again, and cyclic.
 fn cyclic(program: &[SendOpcode]) -> World {
-    let mut world = World::unpolled(Some(QpEvent::Established));
+    cycling(World::unpolled(Some(QpEvent::Established)), program)
+}
+
+fn cycling(mut world: World, program: &[SendOpcode]) -> World {
     for (wr_id, opcode) in (0..ENTRIES).zip(program.iter().cycle()) {
         world.post(wr_id, *opcode, 0).unwrap();
     }
@@ -67,6 +72,26 @@ fn a_lap_does_what_stands_in_the_entries_then() {
         let expected = if opcode == 0x03 { Some(lap * ENTRIES + 1) } else { None };
         assert_eq!(step(&mut world), expected, "lap {lap}");
         assert_eq!(step(&mut world), None);
+    }
+}
+
+/// A bind is there again in the next lap. It is not taken out when its window is revoked.
+#[test]
+fn binds_of_a_cyclic_queue_stay() {
+    let mut world = World::unpolled(Some(QpEvent::Established));
+    let (pd, window) = (world.qp.pd(), KeyedKind::Window(WindowType::Type1));
+    let window = world.memory.alloc(pd, None, window).unwrap();
+    let (region, access) = (Region::owned(8).unwrap(), Access::LOCAL_WRITE | Access::MW_BIND);
+    let region = world.memory.register(Registration { pd, stream: None, access, iova: 0, region }).unwrap();
+    let (addr, length, access) = (0, 8, Access::REMOTE_WRITE);
+    let bind = Bind { window: window.stag(1), region: region.stag, addr, length, access };
+    let mut world = cycling(world, &[WAIT, SendOpcode::BindWindow(bind)]);
+    for round in 0..3 * ENTRIES {
+        tick(&world, 1);
+        assert_eq!((step(&mut world), window.is_valid()), (None, true), "{round}");
+        world.qp.forget_binds(&window);
+        world.memory.revoke(&window);
+        assert!(!window.is_valid());
     }
 }
 

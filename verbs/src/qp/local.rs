@@ -9,7 +9,8 @@ use super::QueuePair;
 use super::pending::Aside;
 use super::wait::Taken;
 use crate::completion::Status;
-use crate::memory::MemoryTable;
+use crate::entry::{Operation, make_nop, peek, peek_remote};
+use crate::memory::{KeyedStag, MemoryTable};
 use crate::refusal::LocalFault;
 use crate::state::QpState;
 use crate::work::SendOpcode;
@@ -101,6 +102,27 @@ impl QueuePair {
     pub const fn end_revocation(&mut self) {
         if self.is_revoking() {
             self.aside = Aside::Revoked;
+        }
+    }
+
+    /// Has requests that are posted and not carried out bind `window` no more: each of them becomes a NOP. A cyclic
+    /// queue posts its requests again by itself, and stays as it is.
+    pub fn forget_binds(&mut self, window: &KeyedStag) {
+        if self.queues.send.is_cyclic() {
+            return;
+        }
+        let is_meant = |opcode| matches!(opcode, SendOpcode::BindWindow(bind) if window.owns(bind.window));
+        // One with a fence was read and waits.
+        if self.active && is_meant(self.work.opcode) {
+            self.work.opcode = SendOpcode::Nop;
+            self.current.opcode = self.work.opcode.completion();
+        }
+        for index in self.started + u64::from(self.active)..self.sends_posted() {
+            let entry = self.queues.send.entry(index);
+            let is_bind = peek(entry).operation == Some(Operation::BindWindow);
+            if is_bind && window.owns(peek_remote(entry).0) {
+                make_nop(entry);
+            }
         }
     }
 

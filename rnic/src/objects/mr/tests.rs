@@ -151,3 +151,32 @@ fn what_is_for_one_stream_waits_for_nobody() {
     assert_at_once(world.carry_out_during_a_turn(SendOpcode::LocalInvalidate { stag }));
     assert!(memory.is_invalidated());
 }
+
+// Covers 5042-6.2.2-2.
+#[test]
+fn a_window_is_revoked_when_no_engine_copies_any_more() {
+    let world = World::new();
+    let memory = world.pd.register(100, Access::LOCAL_WRITE | Access::MW_BIND).unwrap();
+    let window = world.pd.alloc_mw(WindowType::Type2B).unwrap();
+    let (table, is_over) = (world.device.engines.shared_memory().unwrap(), AtomicBool::new(false));
+    for key in 1..=3 {
+        let (region, addr, access) = (memory.rkey(), memory.addr(), Access::REMOTE_WRITE);
+        let bind = Bind { window: window.stag(key), region, addr, length: 100, access };
+        world.carry_out(SendOpcode::BindWindow(bind));
+        is_over.store(false, Ordering::Release);
+        std::thread::scope(|scope| {
+            let turn = table.read().unwrap();
+            scope.spawn(|| {
+                window.revoke(&world.qp);
+                is_over.store(true, Ordering::Release);
+            });
+            // No thread gets to read a table any more that another one waits to have for itself.
+            while table.try_read().is_ok() {
+                assert!(!is_over.load(Ordering::Acquire), "another engine may still be copying");
+            }
+            assert!(!is_over.load(Ordering::Acquire) && window.is_bound());
+            drop(turn);
+        });
+        assert!(!window.is_bound());
+    }
+}
