@@ -2,7 +2,7 @@
 //!
 //! The application and a peer may change registered memory at any moment, so this file makes no reference to its
 //! octets. They are reached by the functions of [`copy`](crate::copy), those of [`crc`], which copy in the same way,
-//! and the kernel.
+//! and the kernel. [`Region::as_slice`] is for an owner that keeps all of these away for a time.
 #![allow(unsafe_code)]
 
 use core::ops::Range;
@@ -54,18 +54,6 @@ enum Home {
 }
 
 impl Region {
-    /// Allocates `len` zeroed octets that the region owns, or `None` when there is not that much memory. The first one
-    /// is aligned to 8, as Atomics need it.
-    pub fn owned(len: usize) -> Option<Self> {
-        let mut memory = Vec::new();
-        memory.try_reserve_exact(words(len)).ok()?;
-        memory.resize(words(len), 0_u64);
-        let memory: *mut [u64] = Box::into_raw(memory.into_boxed_slice());
-        // Box::into_raw never answers null, so this is never None.
-        let start = NonNull::new(memory.cast::<u8>())?;
-        Some(Self { start, len, home: Home::Allocator, writable: true, entries: None, backing: None })
-    }
-
     /// Makes a region of memory that the caller owns.
     ///
     /// # Safety
@@ -240,9 +228,9 @@ impl Region {
             return false;
         }
         // SAFETY: the bounds were checked above, and the creator of the region keeps start..start + len valid or has
-        // installed the guard. `octets` is a Rust slice and the region's memory is never lent as a slice, so the two do
-        // not overlap. All other threads reach this memory by the same function or are not Rust's; a race decides about
-        // octets only.
+        // installed the guard. `octets` is a Rust slice; a caller that has a slice of the region's memory has promised
+        // that nobody copies meanwhile, so the two do not overlap. All other threads reach this memory by the same
+        // function or are not Rust's; a race decides about octets only.
         unsafe { copy::copy_in(octets, self.start.as_ptr().add(offset)) }
     }
 
@@ -433,10 +421,9 @@ impl Drop for Region {
         match &self.home {
             Home::Allocator => {
                 let words = self.start.as_ptr().cast::<u64>();
-                let slice = core::ptr::slice_from_raw_parts_mut(words, self::words(self.len));
-                // SAFETY: an owned region's pointer and length come from Box::into_raw in `owned` and are freed only
-                // here.
-                drop(unsafe { Box::from_raw(slice) });
+                let words = core::ptr::slice_from_raw_parts_mut(words, self.len.div_ceil(size_of::<u64>()));
+                // SAFETY: `owned` has allocated the memory as an array of so many words, and it is freed only here.
+                drop(unsafe { Box::from_raw(words) });
             }
             Home::Mapping => {
                 // SAFETY: start and length are those of the mapping that `shared` has made; no other code knows of it.
@@ -480,11 +467,6 @@ fn populate(start: *mut u8, len: usize, advice: Advice) -> Result<(), Errno> {
     }
 }
 
-/// Returns the number of words of 64 bits that hold `len` octets.
-const fn words(len: usize) -> usize {
-    len.div_ceil(size_of::<u64>())
-}
-
 impl core::fmt::Debug for Region {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Region")
@@ -497,6 +479,7 @@ impl core::fmt::Debug for Region {
 mod backing;
 mod entries;
 mod maps;
+mod owned;
 
 #[cfg(test)]
 mod tests {
@@ -538,12 +521,6 @@ mod tests {
         }
         assert!(region.copy_out(0, &mut out));
         assert_eq!(out, expected);
-    }
-
-    #[test]
-    fn empty_and_impossible_sizes() {
-        assert!(Region::owned(0).unwrap().is_empty());
-        assert!(Region::owned(usize::MAX / 2).is_none());
     }
 
     #[test]
