@@ -61,7 +61,7 @@ pub use events::connection::{
 pub use failure::Cause;
 pub use ids::{CqId, RequestId, SrqId, StreamingId};
 pub use objects::async_channel::AsyncChannel;
-pub use objects::cq::{CompChannel, Cq, CqInit};
+pub use objects::cq::{CompChannel, CompHold, Cq, CqInit};
 pub use objects::device::Device;
 pub use objects::event_channel::{EventChannel, EventQueue};
 pub use objects::event_source::EventSource;

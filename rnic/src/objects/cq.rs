@@ -10,7 +10,7 @@ use weft_verbs::{Completion, CompletionQueue, MAX_CQ_ENTRIES, ResizeError};
 use crate::config::Progress;
 use crate::engine::cq::CqShared;
 use crate::error::{CreateError, check_size};
-use crate::events::channel::Channel;
+use crate::events::channel::{Channel, ChannelHold};
 use crate::ids::CqId;
 use crate::objects::device::Device;
 use crate::objects::wait::Until;
@@ -27,6 +27,12 @@ pub struct Cq {
 pub struct CompChannel {
     pub(crate) channel: Arc<Channel<CqId>>,
     pub(crate) device: Device,
+}
+
+/// As long as this lives, new events do not make their channel's descriptor readable ([`CompChannel::hold`]).
+#[derive(Debug)]
+pub struct CompHold<'a> {
+    _hold: ChannelHold<'a, CqId>,
 }
 
 /// What a completion queue is made with. Start from [`CqInit::new`] and change what differs.
@@ -211,6 +217,16 @@ impl CompChannel {
         self.channel.take_all(|&waiting| waiting == cq);
     }
 
+    /// Has events be taken by [`Self::next`] only, without the two system calls that make the descriptor readable and
+    /// unreadable again for each. Those that are left when this is dropped make it readable then.
+    ///
+    /// It is for a thread that drives the engine and takes at once what that brings ([`Device::wait_until`]): another
+    /// thread that sleeps on the descriptor sleeps on.
+    #[must_use]
+    pub fn hold(&self) -> CompHold<'_> {
+        CompHold { _hold: self.channel.hold() }
+    }
+
     /// Blocks until a queue is announced, at most for `timeout`, and returns it.
     pub fn wait(&self, timeout: Option<Duration>) -> Option<CqId> {
         self.wait_until(Until::timeout(timeout))
@@ -219,7 +235,7 @@ impl CompChannel {
     /// As [`Self::wait`], as long as `until` says.
     pub fn wait_until(&self, until: Until<'_>) -> Option<CqId> {
         let hold = || self.channel.hold();
-        self.device.wait_for(self.channel.as_fd(), until, hold, || self.channel.pop())
+        self.device.wait_until(self.channel.as_fd(), until, hold, || self.channel.pop())
     }
 }
 

@@ -51,7 +51,7 @@ impl EventChannel {
 
     /// Blocks until there is an event, at most for `timeout`, and returns it.
     pub fn wait(&self, timeout: Option<Duration>) -> Option<CmEvent> {
-        self.device.wait_for(
+        self.device.wait_until(
             self.channel.as_fd(),
             Until::timeout(timeout),
             || self.channel.hold(),

@@ -25,18 +25,34 @@ pub enum Until<'a> {
 }
 
 impl Device {
-    /// Takes an event as soon as there is one. Meanwhile it sleeps on `fd`, and drives the engine unless another
-    /// thread does. From each drive until it has looked for an event it has a `hold` on the channel behind `fd`.
-    pub(crate) fn wait_for<T, H>(
+    /// Blocks until `take` returns a value, and returns that; `None` when `until` is over, or `fd` is closed. Meanwhile
+    /// the thread sleeps on `fd`, a descriptor of the caller's, and drives the engine unless another thread does. So a
+    /// message wakes one thread only, also where the threads of a program share what it brings.
+    ///
+    /// `take` is called at first and after each sleep: the engine may have moved, or `fd` is readable. It may use the
+    /// device. While `fd` is readable no sleep lasts, so that `take` has to read it.
+    ///
+    /// Another thread may have driven the engine at the last moment, and a device with several engines is driven by its
+    /// own threads only. So `fd` has to become readable by what they bring: it is an epoll instance with the
+    /// descriptors of channels, or a thread sleeps on these and makes `fd` readable.
+    ///
+    /// From each drive until `take` has returned, and in the first `take`, the thread keeps what `hold` returns. That
+    /// is [`crate::CompChannel::hold`] if `take` looks for the channel's events, or nothing (`|| ()`).
+    ///
+    /// Of several threads that wait for events of a device, the first one drives. A thread that waits all the time
+    /// would keep the others from it: better it sleeps by poll(2) on the descriptors of its channels.
+    pub fn wait_until<T, H>(
         &self,
         fd: BorrowedFd<'_>,
         until: Until<'_>,
         hold: impl Fn() -> H,
         mut take: impl FnMut() -> Option<T>,
     ) -> Option<T> {
+        let held = hold();
         if let Some(event) = take() {
             return Some(event);
         }
+        drop(held);
         let (progress, lead) = (self.engines.config().progress, self.engines.lead());
         let stay = lead.filter(|_| progress.has_threads()).map(|lead| lead.stay());
         let drives = progress.calls_drive() || stay.as_ref().is_some_and(Stay::leads);
@@ -50,7 +66,7 @@ impl Device {
         event
     }
 
-    /// As [`Device::wait_for`] with several devices. Their driver threads go on driving.
+    /// As [`Device::wait_until`] with several devices. Their driver threads go on driving.
     pub(crate) fn wait_on<T, H>(
         devices: &[Self],
         fd: BorrowedFd<'_>,
@@ -59,7 +75,7 @@ impl Device {
         mut take: impl FnMut() -> Option<T>,
     ) -> Option<T> {
         if let [only] = devices {
-            return only.wait_for(fd, until, hold, take);
+            return only.wait_until(fd, until, hold, take);
         }
         if let Some(event) = take() {
             return Some(event);

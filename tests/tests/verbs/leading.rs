@@ -1,11 +1,15 @@
 //! A device with a driver thread. An application thread drives its engine while that waits or polls without a pause.
 
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, epoll, eventfd, poll};
+use rustix::io::{read, write};
 use rustix::process::Pid;
 use weft_netif::Instant;
-use weft_rnic::{Access, CmEvent, Data, Mr, Progress, Qp, QpInit, SendWr, Status};
+use weft_rnic::{Access, CmEvent, Data, Mr, Progress, Qp, QpInit, SendWr, Status, Until};
 
 use crate::threads::{Ends, Guard, PATIENCE};
 use crate::world::{CAPACITY, WR, outcomes, pattern, post_recv, read_from, write_to};
@@ -195,6 +199,89 @@ fn a_thread_that_sleeps_on_the_descriptor_never_drives() {
     }
 }
 
+/// A thread sleeps on a descriptor of its own, which becomes readable when another thread makes it so, and when the
+/// device has an event. It drives the engine meanwhile.
+#[test]
+fn a_thread_waits_on_a_descriptor_of_its_own() {
+    for progress in [Progress::Thread, Progress::Manual] {
+        let ends = Ends::new(Progress::Thread, progress);
+        let (qa, qb) = ends.link();
+        let own = eventfd(0, EventfdFlags::NONBLOCK).unwrap();
+        let all = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+        for fd in [own.as_fd(), ends.b.channel.as_fd()] {
+            epoll::add(&all, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN).unwrap();
+        }
+        let (b, said) = (&ends.b, AtomicBool::new(false));
+        let look = || {
+            while b.channel.next().is_some() {}
+            b.cq.request_notification(false);
+            let word = said.swap(false, Ordering::AcqRel).then_some(WORD);
+            word.or_else(|| b.cq.poll_one().map(|done| done.wr_id))
+        };
+        let wait = || b.device.wait_until(all.as_fd(), Until::Time(PATIENCE), || b.channel.hold(), look);
+        for round in 0..20 {
+            post_recv(&qb, round, &[]);
+            std::thread::scope(|scope| {
+                let waiting = scope.spawn(wait);
+                qa.post_send(&SendWr { signaled: false, ..WR }).unwrap();
+                assert_eq!(waiting.join().unwrap(), Some(round), "a message");
+                let waiting = scope.spawn(wait);
+                said.store(true, Ordering::Release);
+                write(&own, &1_u64.to_ne_bytes()).unwrap();
+                assert_eq!(waiting.join().unwrap(), Some(WORD), "a word of another thread");
+                read(&own, &mut [0; 8]).unwrap();
+            });
+        }
+        let nothing = b.device.wait_until(own.as_fd(), Until::Time(Duration::ZERO), || (), || None::<u64>);
+        assert_eq!(nothing, None);
+    }
+}
+
+/// While a thread takes the events itself, another one that sleeps on the channel's descriptor sleeps on.
+#[test]
+fn a_held_channel_wakes_no_sleeper() {
+    let ends = Ends::new(Progress::Thread, Progress::Manual);
+    let (qa, qb) = ends.link();
+    let (told, thread) = channel();
+    let (b, is_over) = (&ends.b, AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let sleeper = scope.spawn(|| {
+            told.send(rustix::thread::gettid()).unwrap();
+            let mut fds = [PollFd::new(&b.channel, PollFlags::IN)];
+            assert_eq!(poll(&mut fds, Some(&PATIENCE.try_into().unwrap())), Ok(1));
+            assert!(is_over.load(Ordering::Acquire), "an event was told by the descriptor");
+        });
+        let (thread, guard) = (thread.recv().unwrap(), Guard::new());
+        while !is_asleep(thread) {
+            guard.check("a sleep");
+        }
+        let own = eventfd(0, EventfdFlags::NONBLOCK).unwrap();
+        let before = switches(thread);
+        for round in 0..100 {
+            post_recv(&qb, round, &[]);
+            b.cq.request_notification(false);
+            qa.post_send(&SendWr { signaled: false, ..WR }).unwrap();
+            let look = || b.channel.next().and_then(|_| b.cq.poll_one());
+            let done = b.device.wait_until(own.as_fd(), Until::Time(PATIENCE), || b.channel.hold(), look);
+            assert_eq!(done.map(|done| done.wr_id), Some(round));
+        }
+        assert_eq!(switches(thread), before, "the sleeper was woken");
+        is_over.store(true, Ordering::Release);
+        // An event that is left makes the descriptor readable as soon as no thread holds the channel.
+        let hold = b.channel.hold();
+        post_recv(&qb, 0, &[]);
+        b.cq.request_notification(false);
+        qa.post_send(&SendWr { signaled: false, ..WR }).unwrap();
+        let guard = Guard::new();
+        while b.cq.poll_one().is_none() {
+            guard.check("a message");
+        }
+        assert!(!sleeper.is_finished());
+        drop(hold);
+        sleeper.join().unwrap();
+    });
+}
+
 /// How often a thread has gone to sleep.
 fn switches(thread: Pid) -> u64 {
     let value = status_of(thread, "voluntary_ctxt_switches:");
@@ -210,3 +297,6 @@ fn status_of(thread: Pid, field: &str) -> String {
     let text = std::fs::read_to_string(path).unwrap();
     text.lines().find_map(|line| line.strip_prefix(field)).unwrap().to_owned()
 }
+
+/// What stands for a word of another thread; no request is called so.
+const WORD: u64 = u64::MAX;
