@@ -37,6 +37,23 @@ impl Llp<'_> {
         }
     }
 
+    /// Copies the first received octets, as many as `octets` holds, and returns how many there were. They stay where
+    /// they are. The most is the size of the receive buffer.
+    pub fn peek(&mut self, octets: &mut [u8]) -> usize {
+        match self {
+            Self::Tcp(tcp) => tcp.peek(octets),
+            Self::Host(host) => host.peek(octets),
+        }
+    }
+
+    /// Returns how many received octets there are. If that is less than `wanted`, no more have come.
+    pub fn unread(&mut self, wanted: usize) -> usize {
+        match self {
+            Self::Tcp(tcp) => tcp.unread(),
+            Self::Host(host) => host.unread(wanted),
+        }
+    }
+
     /// Takes the first `n` received octets away, at most as many as there are, which makes room for the peer.
     pub fn consume(&mut self, n: usize) {
         match self {
@@ -169,6 +186,15 @@ impl Llp<'_> {
         }
     }
 
+    /// Returns true if the peer's FIN has come and all octets before it can be read or were read.
+    #[must_use]
+    pub const fn is_complete(&self) -> bool {
+        match self {
+            Self::Tcp(tcp) => tcp.connection.peer_finished,
+            Self::Host(host) => host.is_complete(),
+        }
+    }
+
     /// Returns the free octets of the send buffer, in all its pieces; 0 if nothing can be sent.
     #[must_use]
     pub fn room(&self) -> usize {
@@ -234,6 +260,14 @@ impl TcpLlp<'_> {
     fn readable(&mut self) -> &[u8] {
         // An error means that no octets are there and none will come.
         self.connection.socket_mut().peek(usize::MAX).unwrap_or_default()
+    }
+
+    fn peek(&mut self, octets: &mut [u8]) -> usize {
+        self.connection.socket_mut().peek_slice(octets).unwrap_or(0)
+    }
+
+    fn unread(&self) -> usize {
+        self.connection.socket().recv_queue()
     }
 
     fn consume(&mut self, mut n: usize) {

@@ -80,6 +80,17 @@ impl Ring {
         }
     }
 
+    /// Copies the first octets, as many as `octets` holds, and returns how many there were.
+    pub(super) fn copy_to(&self, octets: &mut [u8]) -> usize {
+        let mut copied = 0;
+        for piece in self.pieces() {
+            let len = piece.len().min(octets.len() - copied);
+            octets[copied..copied + len].copy_from_slice(&piece[..len]);
+            copied += len;
+        }
+        copied
+    }
+
     /// Takes the first `n` octets away, at most as many as there are.
     pub(super) fn pop(&mut self, n: usize) {
         let Some(memory) = &self.memory else { return };
@@ -128,6 +139,9 @@ mod tests {
             assert_eq!(step, wanted.min(room));
             taken += step;
             assert_eq!(ring.pieces().concat(), all[gone..taken]);
+            let mut copy = vec![0; round % 11];
+            let copied = ring.copy_to(&mut copy);
+            assert_eq!((copied, &copy[..copied]), (ring.len().min(round % 11), &all[gone..gone + copied]));
             let step = (round % 5).min(ring.len());
             ring.pop(round % 5);
             gone += step;

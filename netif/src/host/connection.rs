@@ -185,6 +185,18 @@ impl Connection {
         self.inbox.pieces()[0]
     }
 
+    /// Reads the socket until the inbox holds `wanted` octets or is full, or the socket has no more.
+    pub(super) fn fill_up_to(&mut self, wanted: usize, pool: &mut Pool, counters: &mut HostCounters) {
+        let wanted = wanted.min(pool.ring_len());
+        while self.inbox.len() < wanted {
+            let before = self.inbox.len();
+            self.fill(pool, counters);
+            if self.inbox.len() == before {
+                return;
+            }
+        }
+    }
+
     /// Reads up to `budget` octets of the socket although epoll has reported nothing. Returns true if there were any,
     /// or the connection has ended. Returns `None` if the connection is in no state for that: it was not taken yet,
     /// it ends, epoll watches for room, octets wait in the inbox, or the next octets do not belong there.
@@ -326,6 +338,11 @@ impl Connection {
         self.is_at_end && self.inbox.is_empty()
     }
 
+    /// Returns true if the peer has sent FIN, and nothing before it is left in the socket.
+    pub(super) const fn is_at_end(&self) -> bool {
+        self.is_at_end
+    }
+
     /// Returns true if the budget is used up although there may be more to read.
     pub(super) const fn is_starved(&self) -> bool {
         self.may_read && self.budget == 0
@@ -374,8 +391,8 @@ impl Connection {
         self.receive_by(receive, pool, counters);
     }
 
-    /// Has `receive` take octets off the socket, and lends it the inbox for some of them. Does so only if octets may
-    /// be there, the inbox is empty, and the budget is not used up.
+    /// Has `receive` take octets off the socket, and lends it the free piece of the inbox, which is not full, for some
+    /// of them. Does so only if octets may be there, and the budget is not used up.
     pub(super) fn receive_by(
         &mut self,
         mut receive: impl FnMut(BorrowedFd<'_>, &mut [u8]) -> io::Result<Received>,
@@ -383,7 +400,7 @@ impl Connection {
         counters: &mut HostCounters,
     ) {
         // After the end no budget is needed: only octets that the kernel holds can still come.
-        while self.may_read && self.inbox.is_empty() && (self.budget > 0 || self.end.is_some()) {
+        while self.may_read && (self.budget > 0 || self.end.is_some()) {
             let Some(socket) = &self.socket else { return };
             counters.receives += 1;
             match receive(socket.as_fd(), self.inbox.free_piece(pool)) {

@@ -21,6 +21,16 @@ impl HostLlp<'_> {
         self.connection.readable(self.pool, self.counters)
     }
 
+    pub(crate) fn peek(&mut self, octets: &mut [u8]) -> usize {
+        self.connection.fill_up_to(octets.len(), self.pool, self.counters);
+        self.connection.inbox.copy_to(octets)
+    }
+
+    pub(crate) fn unread(&mut self, wanted: usize) -> usize {
+        self.connection.fill_up_to(wanted, self.pool, self.counters);
+        self.connection.inbox.len()
+    }
+
     pub(crate) fn consume(&mut self, n: usize) {
         self.connection.inbox.pop(n);
     }
@@ -77,7 +87,9 @@ impl HostLlp<'_> {
             direct = received.min(len);
             Ok(Received { octets: received, kept: received - direct, wanted: len + room.len() })
         };
-        self.connection.receive_by(receive, self.pool, self.counters);
+        if !self.has_unread() {
+            self.connection.receive_by(receive, self.pool, self.counters);
+        }
         self.connection.is_awaited = direct < len;
         self.counters.octets_placed += direct as u64;
         direct
@@ -101,6 +113,10 @@ impl HostLlp<'_> {
 
     pub(crate) const fn is_drained(&self) -> bool {
         self.connection.is_drained()
+    }
+
+    pub(crate) const fn is_complete(&self) -> bool {
+        self.connection.is_at_end()
     }
 
     pub(crate) const fn capacity(&self) -> usize {

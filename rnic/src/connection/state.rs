@@ -90,8 +90,8 @@ pub(crate) enum Hold {
 /// What the application waits for in streaming mode.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Interest {
-    /// A call has found no octets.
-    pub(crate) octets: bool,
+    /// A call has found so many octets, and wants more.
+    pub(crate) octets: Option<usize>,
     /// A call has found no room.
     pub(crate) room: bool,
     /// A call has found some room, but not enough for a last message.

@@ -38,14 +38,14 @@ impl Connection {
     /// them.
     pub(crate) fn watch_streaming(&mut self, turn: &mut Turn<'_>) -> Verdict {
         let Phase::Streaming(interest) = &mut self.phase else { return Verdict::Keep };
-        let state = turn.llp.state();
-        let is_over = matches!(state, LlpState::Closed | LlpState::Reset);
-        let has_octets = is_over || state == LlpState::PeerClosed || !turn.llp.readable().is_empty();
+        let is_over = matches!(turn.llp.state(), LlpState::Closed | LlpState::Reset);
+        let seen = interest.octets.unwrap_or(0);
+        let has_octets = is_over || turn.llp.unread(seen + 1) > seen || turn.llp.is_complete();
         let has_room = is_over || turn.llp.has_room(1);
-        let octets_met = interest.octets && has_octets;
+        let octets_met = interest.octets.is_some() && has_octets;
         let room_met = (interest.room || interest.more_room) && has_room;
         if octets_met {
-            interest.octets = false;
+            interest.octets = None;
         }
         if room_met {
             (interest.room, interest.more_room) = (false, false);
@@ -113,12 +113,27 @@ impl Interest {
         if taken > 0 || buffer.is_empty() {
             return Ok(taken);
         }
+        self.await_octets(turn, 0)
+    }
+
+    /// Copies octets that TCP has, as far as `buffer` holds them, and takes none off.
+    pub(crate) fn peek(&mut self, turn: &mut Turn<'_>, buffer: &mut [u8]) -> Result<usize, StreamError> {
+        let there = turn.llp.peek(buffer);
+        if there == buffer.len() || there > 0 && turn.llp.is_complete() {
+            return Ok(there);
+        }
+        self.await_octets(turn, there)
+    }
+
+    /// Has the application be told when there are more than `there` octets, unless none can come any more.
+    fn await_octets(&mut self, turn: &Turn<'_>, there: usize) -> Result<usize, StreamError> {
         match Peer::of(&turn.llp) {
+            Peer::Closed | Peer::Lost if there > 0 => Ok(there),
             Peer::Closed | Peer::Lost => Err(StreamError::Closed),
             Peer::Finished => Err(StreamError::Finished),
             Peer::Open => {
-                self.octets = true;
-                Ok(0)
+                self.octets = Some(there);
+                Ok(there)
             }
         }
     }

@@ -128,9 +128,20 @@ impl Engine {
         last: Option<u8>,
         now: Instant,
     ) -> Result<usize, StreamError> {
-        // As long as octets are awaited there are none.
-        let in_vain = |interest: &Interest| interest.octets;
+        // As long as the first octet is awaited there are none.
+        let in_vain = |interest: &Interest| interest.octets == Some(0);
         self.in_streaming_mode(id, now, in_vain, |interest, turn| interest.receive(turn, buffer, last))
+    }
+
+    /// Copies octets and leaves them in TCP.
+    pub(crate) fn peek(
+        &mut self,
+        id: StreamingId,
+        buffer: &mut [u8],
+        now: Instant,
+    ) -> Result<usize, StreamError> {
+        let in_vain = |interest: &Interest| interest.octets == Some(0);
+        self.in_streaming_mode(id, now, in_vain, |interest, turn| interest.peek(turn, buffer))
     }
 
     /// Whether the connection is in streaming mode and TCP is alive.

@@ -116,7 +116,7 @@ impl StreamingConnection {
     /// # Errors
     /// [`StreamError::MpaStarted`] or [`StreamError::Closed`].
     pub fn send(&self, octets: &[u8]) -> Result<usize, StreamError> {
-        self.in_streaming_mode(|engine, now| engine.send(self.id, octets, now))
+        self.in_streaming_mode(1, |engine, now| engine.send(self.id, octets, now))
     }
 
     /// Takes received octets, as many as there are and `buffer` holds, and says how many. When that is none,
@@ -137,6 +137,17 @@ impl StreamingConnection {
     /// As [`Self::receive`].
     pub fn receive_until(&self, buffer: &mut [u8], last: u8) -> Result<usize, StreamError> {
         self.take_octets(buffer, Some(last))
+    }
+
+    /// Copies received octets, as many as there are and `buffer` holds, and says how many. They stay to be received, or
+    /// are the beginning of the Request after [`Self::start_responder`]. When there are fewer than `buffer` holds,
+    /// [`crate::CmEvent::StreamReady`] tells when more have come. It never comes for more octets than TCP's buffer
+    /// holds, nor for more than the peer has sent before it closed its direction.
+    ///
+    /// # Errors
+    /// As [`Self::receive`], when there are no octets.
+    pub fn peek(&self, buffer: &mut [u8]) -> Result<usize, StreamError> {
+        self.in_streaming_mode(buffer.len(), |engine, now| engine.peek(self.id, buffer, now))
     }
 
     /// Starts MPA as Initiator (RFC 5044 section 7.1.2): the Request goes out behind what was sent. What comes of it
@@ -191,23 +202,25 @@ impl StreamingConnection {
     }
 
     fn take_octets(&self, buffer: &mut [u8], last: Option<u8>) -> Result<usize, StreamError> {
-        self.in_streaming_mode(|engine, now| engine.receive(self.id, buffer, last, now))
+        self.in_streaming_mode(1, |engine, now| engine.receive(self.id, buffer, last, now))
     }
 
-    /// Does `act`. If that moved nothing and no other thread drives the engine, drives it and does `act` once more.
+    /// Does `act`. If that found less than `wanted` and no other thread drives the engine, drives it and does `act`
+    /// once more.
     fn in_streaming_mode(
         &self,
+        wanted: usize,
         mut act: impl FnMut(&mut Engine, Instant) -> Result<usize, StreamError>,
     ) -> Result<usize, StreamError> {
         let engines = &self.device.engines;
-        let mut moved = act(&mut engines.with(self.id.0), engines.now());
-        if moved == Ok(0) && engines.is_manual() {
+        let mut found = act(&mut engines.with(self.id.0), engines.now());
+        if found.is_ok_and(|found| found < wanted) && engines.is_manual() {
             engines.progress();
-            moved = act(&mut engines.with(self.id.0), engines.now());
+            found = act(&mut engines.with(self.id.0), engines.now());
         }
         // There may be octets to send, or a window to announce.
         engines.kick();
-        moved
+        found
     }
 }
 

@@ -35,6 +35,7 @@ mod states;
 mod statuses;
 mod streaming;
 mod streaming_ends;
+mod streaming_peek;
 mod syncing;
 mod talk;
 mod threads;
