@@ -1,7 +1,8 @@
-//! Faults of a wire: loss, duplicates, reordering, damage and delay.
+//! Faults of a wire: loss, duplicates, reordering, damage, delay, and a limited rate.
 
 use core::cmp::Reverse;
 use core::fmt;
+use core::num::NonZeroU64;
 use core::ops::Range;
 use std::collections::BinaryHeap;
 
@@ -31,6 +32,14 @@ pub struct ImpairmentConfig {
     pub jitter: Duration,
     /// Interval in which the link is down, and frames that are sent get lost.
     pub down: Option<Range<Instant>>,
+    /// Rate of the line in bit/s. A frame of `n` octets occupies the line for max(`n`, 60) + 24 octets: Ethernet adds
+    /// preamble, frame check sequence and interframe gap. A frame that finds the line busy waits. All other faults come
+    /// behind the line.
+    pub rate: Option<NonZeroU64>,
+    /// The most octets on the near side of the line, counted as those of `rate`: the rest of the frame that the line
+    /// sends, and all frames that wait. A frame that would make them more is lost, unless the line is idle. `None` sets
+    /// no limit.
+    pub queue: Option<u64>,
 }
 
 /// A box in the middle of a wire that loses, duplicates, holds back, delays and damages frames, by a seeded
@@ -42,6 +51,8 @@ pub struct Impairment {
     random: Random,
     queue: BinaryHeap<Reverse<(Instant, u64, Vec<u8>)>>,
     sequence: u64,
+    /// The time at which the line will be idle, in microseconds times its rate. A bit takes a million of these.
+    idle_at: u128,
     lost: u64,
     duplicated: u64,
     held_back: u64,
@@ -58,6 +69,7 @@ impl Impairment {
             random,
             queue: BinaryHeap::new(),
             sequence: 0,
+            idle_at: 0,
             lost: 0,
             duplicated: 0,
             held_back: 0,
@@ -68,10 +80,10 @@ impl Impairment {
     /// Returns true if a frame that is not lost goes on at once, unchanged: the only fault is loss, and no frame
     /// waits.
     pub(crate) fn is_immediate(&self) -> bool {
-        let ImpairmentConfig { duplicate, reorder, corrupt, delay, jitter, .. } = self.config;
+        let ImpairmentConfig { duplicate, reorder, corrupt, delay, jitter, rate, .. } = self.config;
         let chances = [duplicate, reorder, corrupt];
         let times = [delay, jitter];
-        chances == [0.0; 3] && times == [Duration::ZERO; 2] && self.queue.is_empty()
+        chances == [0.0; 3] && times == [Duration::ZERO; 2] && rate.is_none() && self.queue.is_empty()
     }
 
     /// Returns true if the next frame gets through.
@@ -83,6 +95,10 @@ impl Impairment {
 
     /// Takes a frame in at `now`. A full box (65,536 frames) loses it.
     pub fn push(&mut self, now: Instant, frame: &[u8]) {
+        let Some(sent) = self.send(now, frame.len()) else {
+            self.lost += 1;
+            return;
+        };
         let lost = self.random.chance(self.config.loss);
         let copies = 1 + usize::from(self.random.chance(self.config.duplicate));
         if lost || self.is_down(now) || self.queue.len() + copies > MAX_QUEUE {
@@ -93,7 +109,7 @@ impl Impairment {
         for _ in 0..copies {
             let mut copy = frame.to_vec();
             let jitter = self.random.below(self.config.jitter.total_micros().saturating_add(1));
-            let mut due = now + self.config.delay + Duration::from_micros(jitter);
+            let mut due = sent + self.config.delay + Duration::from_micros(jitter);
             if self.random.chance(self.config.reorder) {
                 let held = MIN_HOLD + self.random.below(self.config.delay.total_micros() + HOLD_SPAN);
                 due += Duration::from_micros(held);
@@ -127,6 +143,21 @@ impl Impairment {
         [self.lost, self.duplicated, self.held_back, self.corrupted]
     }
 
+    /// Puts a frame of `len` octets on the line. Returns the time at which all of it was sent, or `None` if the queue
+    /// has no room for it.
+    fn send(&mut self, now: Instant, len: usize) -> Option<Instant> {
+        let Some(rate) = self.config.rate else { return Some(now) };
+        let rate = u128::from(rate.get());
+        let time_of = |octets: u64| u128::from(octets) * 8 * 1_000_000;
+        let present = u128::from(now.total_micros().unsigned_abs()) * rate;
+        let (waiting, own) = (self.idle_at.saturating_sub(present), time_of(len.max(MIN_FRAME) as u64 + GAP));
+        if waiting > 0 && self.config.queue.is_some_and(|queue| waiting + own > time_of(queue)) {
+            return None;
+        }
+        self.idle_at = present + waiting + own;
+        Some(Instant::from_micros(i64::try_from(self.idle_at.div_ceil(rate)).ok()?))
+    }
+
     fn is_down(&self, now: Instant) -> bool {
         self.config.down.as_ref().is_some_and(|interval| interval.contains(&now))
     }
@@ -153,6 +184,10 @@ impl fmt::Debug for Impairment {
 }
 
 const MAX_QUEUE: usize = 65_536;
+/// Octets of the shortest frame, without its frame check sequence.
+const MIN_FRAME: usize = 60;
+/// Octets that a frame takes on a line besides its own: preamble 8, frame check sequence 4, interframe gap 12.
+const GAP: u64 = 24;
 /// In microseconds.
 const MIN_HOLD: u64 = 100;
 /// In microseconds.
@@ -203,6 +238,8 @@ mod tests {
             delay: Duration::from_micros(20),
             jitter: Duration::from_micros(70),
             down: Some(Instant::from_millis(10)..Instant::from_millis(11)),
+            rate: NonZeroU64::new(1_000_000_000),
+            queue: None,
         };
         assert_eq!(run(config(1)), run(config(1)));
         assert_ne!(run(config(1)), run(config(2)));
@@ -223,6 +260,68 @@ mod tests {
         for number in (0..9).rev() {
             assert_eq!(impairment.pop(Instant::ZERO + delay), Some(vec![number; 60]));
         }
+    }
+
+    /// Pushes frames of these lengths at these microseconds. Returns when each of them has come out, in their order; 0
+    /// for a lost one.
+    fn arrivals(config: ImpairmentConfig, frames: impl Iterator<Item = (i64, usize)>) -> Vec<i64> {
+        let mut impairment = Impairment::new(config);
+        assert!(!impairment.is_immediate());
+        let mut arrivals = Vec::new();
+        for (number, (at, len)) in frames.enumerate() {
+            arrivals.push(0);
+            let mut frame = vec![0; len];
+            frame[..8].copy_from_slice(&(number as u64).to_le_bytes());
+            impairment.push(Instant::from_micros(at), &frame);
+        }
+        while let Some(at) = impairment.poll_at() {
+            let frame = impairment.pop(at).unwrap();
+            let number = u64::from_le_bytes(frame[..8].try_into().unwrap());
+            arrivals[usize::try_from(number).unwrap()] = at.total_micros();
+        }
+        arrivals
+    }
+
+    #[test]
+    fn a_line_has_its_rate_exactly() {
+        for (rate, len, octets) in [(10_000_000_000, 1514, 1538), (123_456_789, 14, 84), (3_000_001, 61, 85)]
+        {
+            let config = ImpairmentConfig { rate: NonZeroU64::new(rate), ..ImpairmentConfig::default() };
+            let frames = 50_000;
+            let arrivals = arrivals(config, (0..frames).map(|_| (1000, len)));
+            for (number, arrival) in arrivals.into_iter().enumerate() {
+                // The frame arrives in the microsecond in which its last bit does.
+                let bits = (number as u128 + 1) * octets * 8;
+                let expected = (bits * 1_000_000).div_ceil(u128::from(rate));
+                assert_eq!(arrival, 1000 + i64::try_from(expected).unwrap(), "{number} at {rate} bit/s");
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_saves_no_time_for_later() {
+        // A frame of 125 octets on the line takes a millisecond.
+        let config = ImpairmentConfig {
+            rate: NonZeroU64::new(1_000_000),
+            delay: Duration::from_millis(5),
+            ..ImpairmentConfig::default()
+        };
+        let frames = [(0, 101), (0, 101), (1500, 101), (10_000, 101), (10_999, 101)];
+        assert_eq!(arrivals(config, frames.into_iter()), [6000, 7000, 8000, 16_000, 17_000]);
+    }
+
+    #[test]
+    fn a_full_queue_loses_frames_until_the_line_has_sent_some() {
+        let config = ImpairmentConfig {
+            rate: NonZeroU64::new(1_000_000),
+            queue: Some(250),
+            ..ImpairmentConfig::default()
+        };
+        let frames = [(0, 101), (0, 101), (0, 101), (999, 101), (1000, 101), (1000, 101)];
+        assert_eq!(arrivals(config.clone(), frames.into_iter()), [1000, 2000, 0, 0, 3000, 0]);
+        // A line that is idle takes any frame.
+        let config = ImpairmentConfig { queue: Some(0), ..config };
+        assert_eq!(arrivals(config, frames.into_iter()), [1000, 0, 0, 0, 2000, 0]);
     }
 
     #[test]

@@ -19,6 +19,7 @@ use crate::usage::number;
   weft demo
   weft demo --mtu 9000 --markers
   weft demo --loss 0.02 --seed 7 --pcap demo.pcap && weft decode demo.pcap | head
+  weft demo --rate 1000000000 --queue 100000
   weft demo --json | tail -n 1")]
 pub struct Args {
     /// Octets of the largest IP packet, 576 to 65535
@@ -35,6 +36,14 @@ pub struct Args {
     #[arg(long, value_name = "P", default_value_t = 0.0, allow_negative_numbers = true)]
     #[arg(value_parser = probability)]
     pub loss: f64,
+    /// Send frames at this rate in each direction, in bit/s: one takes the octets that it takes on Ethernet
+    #[arg(long, value_name = "BIT/S", allow_negative_numbers = true)]
+    #[arg(value_parser = number::<u64>(1..=MAX_RATE))]
+    pub rate: Option<u64>,
+    /// Lose a frame that would make more than N octets wait for the line
+    #[arg(long, value_name = "N", requires = "rate", allow_negative_numbers = true)]
+    #[arg(value_parser = number::<u64>(0..=u64::MAX))]
+    pub queue: Option<u64>,
     /// Seed of the random numbers: the same seed gives the same run
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true)]
     #[arg(value_parser = number::<u64>(0..=u64::MAX))]
@@ -54,5 +63,7 @@ fn probability(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A terabit in a second.
+const MAX_RATE: u64 = 1_000_000_000_000;
 /// With more losses TCP itself gives up.
 const MAX_LOSS: f64 = 0.5;

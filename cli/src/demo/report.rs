@@ -35,10 +35,11 @@ impl Report {
             return Ok(());
         }
         let on = |set: bool| if set { "on" } else { "off" };
+        let rate = args.rate.map(|rate| format!(", {rate} bit/s")).unwrap_or_default();
         let mut out = io::stdout().lock();
         writeln!(
             out,
-            "two RNICs, MTU {}, CRC {}, Markers {}, loss {}, seed {}",
+            "two RNICs, MTU {}, CRC {}, Markers {}, loss {}, seed {}{rate}",
             args.mtu,
             on(!args.no_crc),
             on(args.markers),

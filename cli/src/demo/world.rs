@@ -1,5 +1,6 @@
 //! The two RNICs of the demo, and the messages between them.
 
+use core::num::NonZeroU64;
 use std::fs::File;
 use std::io::BufWriter;
 
@@ -313,7 +314,14 @@ impl Side {
 }
 
 fn impaired(wire: Wire, args: &Args, seed: u64) -> Wire {
-    let config = ImpairmentConfig { seed, loss: args.loss, delay: WIRE_DELAY, ..ImpairmentConfig::default() };
+    let config = ImpairmentConfig {
+        seed,
+        loss: args.loss,
+        delay: WIRE_DELAY,
+        rate: args.rate.and_then(NonZeroU64::new),
+        queue: args.queue,
+        ..ImpairmentConfig::default()
+    };
     wire.with_impairment(Impairment::new(config))
 }
 

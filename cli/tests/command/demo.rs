@@ -112,6 +112,20 @@ fn with_loss() {
     check_with_tshark("--loss 0.02 --seed 7", "good");
 }
 
+/// A Read of a MiB is done when its last frame has come: 728 frames of 1440 octets of payload and a shorter one, each
+/// with 98 more on the line.
+#[test]
+fn with_a_rate() {
+    let demo = check("--rate 1000000000", "good");
+    let read = demo.rows.iter().find(|row| row["operation"] == "read" && row["size"] == 1_048_576);
+    let latency = read.unwrap()["median_latency_us"].as_u64().unwrap();
+    assert!((8959..10_000).contains(&latency), "{latency} us");
+    // A queue of 20 frames in front of a buffer of 256 KiB.
+    let lossy = check("--rate 1000000000 --queue 30760", "good");
+    let octets = |demo: &Demo| std::fs::read(&demo.pcap).unwrap();
+    assert!(octets(&lossy) != octets(&demo), "nothing was lost");
+}
+
 #[test]
 fn rows_are_every_operation_in_every_size() {
     let demo = demo("--mtu 65535");
@@ -138,7 +152,7 @@ fn rows_are_every_operation_in_every_size() {
 fn people_get_a_table_and_ok() {
     let demo = run("demo --markers --seed 3");
     assert_eq!((demo.status, demo.stdout.last().map(String::as_str)), (0, Some("ok")));
-    assert!(demo.stdout[0].contains("MTU 1500, CRC on, Markers on, loss 0, seed 3"), "{:?}", demo.stdout);
+    assert!(demo.stdout[0].ends_with("MTU 1500, CRC on, Markers on, loss 0, seed 3"), "{:?}", demo.stdout);
     assert_eq!(demo.stdout.len(), 1 + 1 + 24 + 1 + 1, "settings, head, rows, segments, ok");
     assert!(demo.stdout.iter().all(|line| !line.contains('\x1b')), "no colours in a pipe");
 }

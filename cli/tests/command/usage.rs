@@ -6,7 +6,7 @@ use crate::help::commands_of;
 use crate::process::run;
 
 /// Arguments, and the line about them.
-const TABLE: [(&str, &str); 88] = [
+const TABLE: [(&str, &str); 90] = [
     (
         "",
         "weft: a command is missing: demo, rping, run, sockets, daemon, decode, group, conform, stat and bench (`weft --help` explains",
@@ -53,6 +53,8 @@ const TABLE: [(&str, &str); 88] = [
     ("demo --loss 0.6", "weft demo: --loss: `0.6` is not a number from 0 to 0.5"),
     ("demo --loss -0.1", "weft demo: --loss: `-0.1` is not a number from 0 to 0.5"),
     ("demo --loss NaN", "weft demo: --loss: `NaN` is not a number from 0 to 0.5"),
+    ("demo --rate 0", "weft demo: --rate: `0` is not a whole number from 1 to 1000000000000"),
+    ("demo --queue 9", "weft demo: missing: --rate <BIT/S> (`weft demo --help` has examples)"),
     ("demo --seed ten", "weft demo: --seed: `ten` is not a whole number from 0 to 18446744073709551615"),
     ("demo --json=yes", "weft demo: --json takes no value"),
     ("demo --marker", "weft demo: `--marker` is not expected here (perhaps --markers was meant"),

@@ -19,6 +19,7 @@ mod held_world;
 mod host;
 mod host_placing;
 mod leading;
+mod line;
 mod many;
 mod moderation;
 mod mw_revoke;
