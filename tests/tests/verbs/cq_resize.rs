@@ -3,7 +3,7 @@
 use weft_netif::Duration;
 use weft_rnic::{CompletionOpcode, CqInit, QpState, ResizeError, SendWr, Status};
 
-use crate::world::{WR, connected, drain, link_simply, outcomes, post_recv, qp_on};
+use crate::world::{CAPACITY, WR, connected, drain, link_simply, outcomes, post_recv, qp_on};
 
 /// Sizes grow and shrink while completions come and wait: none is lost, and all are in order.
 #[test]
@@ -36,6 +36,38 @@ fn nothing_is_lost_by_a_resize() {
     assert_eq!(outcomes(&drain(&cq)).len() as u64, posted - seen);
     assert_eq!(qp.state(), QpState::Rts);
     assert_eq!(cq.resize(u32::MAX), Err(ResizeError::TooLarge));
+}
+
+/// A queue serves queue pairs that come one by one, and has room for all that those before can complete. Their
+/// completions wait while it grows.
+#[test]
+fn a_queue_that_grows_with_its_queue_pairs_never_overruns() {
+    let mut pair = connected();
+    let cq = pair.a.device.create_cq(1, None).unwrap();
+    let quiet = pair.b.device.create_cq_with(&CqInit { ignore_overrun: true, ..CqInit::new(1) }).unwrap();
+    let (mut links, mut needed) = (Vec::new(), 0);
+    for link in 0..5_u64 {
+        needed += CAPACITY.send_wr + CAPACITY.recv_wr;
+        cq.resize(needed).unwrap();
+        let (qp, peer) = (qp_on(&pair.a, &cq), qp_on(&pair.b, &quiet));
+        link_simply(&mut pair, &qp, &peer);
+        let granted = qp.query().unwrap().capacity;
+        assert_eq!([granted.send_wr, granted.recv_wr], [CAPACITY.send_wr, CAPACITY.recv_wr]);
+        for request in 0..u64::from(CAPACITY.recv_wr) {
+            let wr_id = link << 32 | request;
+            post_recv(&peer, 0, &[]);
+            post_recv(&qp, wr_id, &[]);
+            qp.post_send(&SendWr { wr_id, ..WR }).unwrap();
+            peer.post_send(&WR).unwrap();
+        }
+        links.push((qp, peer));
+        pair.settle(Duration::from_secs(1));
+    }
+    assert!(!cq.is_overrun() && cq.capacity() >= needed.into());
+    let done = outcomes(&drain(&cq));
+    assert_eq!(done.len(), needed as usize);
+    assert!(done.iter().all(|&(_, status)| status == Status::Success));
+    assert!(done.is_sorted_by_key(|(wr_id, _)| wr_id >> 32), "those of the first queue pair come first");
 }
 
 /// An overrun of a queue that ignores overruns ends no connection.
