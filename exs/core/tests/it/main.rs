@@ -4,6 +4,7 @@
 
 mod device;
 mod model;
+mod play;
 mod random;
 mod scripted;
 mod search;

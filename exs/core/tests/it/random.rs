@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 
-use super::world::{Plan, Step, World};
+use super::play::{World as _, run};
+use super::world::{Plan, World};
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
@@ -19,25 +20,8 @@ proptest! {
     ) {
         let scripts = [one, other].map(|script| script + "xRRRRRRRRRRRRRRRRRRRRRRRRRRRRRRRRRRRRRRRRwc");
         let plan = Plan { windows, credits, immediate, invalidates, scripts };
-        let world = run(&plan, &choices);
-        prop_assert_eq!(world.wrong, None);
+        let world: World = run(&plan, &choices);
+        prop_assert_eq!(world.wrong(), None);
         prop_assert!(world.is_finished(&plan) && !world.is_broken(), "{:#?}", world);
-    }
-}
-
-/// Does steps by choice until nothing happens any more.
-fn run(plan: &Plan, choices: &[(u8, bool)]) -> World {
-    let mut world = World::new(plan);
-    let mut choices = choices.iter().cycle();
-    loop {
-        let mut steps = world.steps(plan);
-        if steps.iter().all(|step| matches!(step, Step::Time(_))) {
-            // Perhaps something waits for room.
-            (0..2).for_each(|side| world.drain(side, true));
-            steps = world.steps(plan);
-        }
-        let Some((&(choice, room), _)) = choices.next().zip(steps.first()) else { return world };
-        let step = steps[usize::from(choice) % steps.len()];
-        world.step(plan, step, room);
     }
 }

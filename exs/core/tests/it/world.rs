@@ -6,6 +6,7 @@ use weft_exs_core::{Cause, Kind, Op, Role, Terms};
 
 use super::device::{Device, Packet};
 use super::model::Messages;
+use super::play::{self, Step};
 
 /// What happens in a world.
 #[derive(Clone, Debug)]
@@ -33,21 +34,13 @@ pub(crate) struct World {
     messages: Messages,
     /// How much of its script each user has done.
     at: [usize; 2],
-    pub(crate) wrong: Option<&'static str>,
+    wrong: Option<&'static str>,
 }
 
-/// What happens next, and to which side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    User(usize),
-    Deliver(usize),
-    Done(usize),
-    Recycle(usize),
-    Time(usize),
-}
+impl play::World for World {
+    type Plan = Plan;
 
-impl World {
-    pub(crate) fn new(plan: &Plan) -> Self {
+    fn new(plan: &Plan) -> Self {
         let device = |side: usize, role| {
             let terms = Terms {
                 kind: Kind::Message,
@@ -77,8 +70,7 @@ impl World {
         world
     }
 
-    /// Returns all that can happen next.
-    pub(crate) fn steps(&self, plan: &Plan) -> Vec<Step> {
+    fn steps(&self, plan: &Plan) -> Vec<Step> {
         let mut steps = Vec::new();
         if self.wrong.is_some() {
             return steps;
@@ -106,8 +98,7 @@ impl World {
         steps
     }
 
-    /// Does a step, and all that the session wants to have done then. Without `room` it can post nothing.
-    pub(crate) fn step(&mut self, plan: &Plan, step: Step, room: bool) {
+    fn step(&mut self, plan: &Plan, step: Step, room: bool) {
         let (Step::User(side)
         | Step::Deliver(side)
         | Step::Done(side)
@@ -145,8 +136,7 @@ impl World {
         self.drain(side, room);
     }
 
-    /// Does what the session wants to have done.
-    pub(crate) fn drain(&mut self, side: usize, room: bool) {
+    fn drain(&mut self, side: usize, room: bool) {
         self.messages.side = side;
         while let Some(action) = self.devices[side].session.poll(room) {
             let result = self.devices[side].perform(action, &mut self.wires[side], &mut self.messages);
@@ -154,8 +144,7 @@ impl World {
         }
     }
 
-    /// Returns whether everything has ended as it should.
-    pub(crate) fn is_finished(&self, plan: &Plan) -> bool {
+    fn is_finished(&self, plan: &Plan) -> bool {
         let is_over = |side: usize| {
             let script = &plan.scripts[side];
             let device = &self.devices[side];
@@ -164,11 +153,16 @@ impl World {
         is_over(0) && is_over(1) && self.wires.iter().all(VecDeque::is_empty)
     }
 
-    /// Returns whether a connection has ended otherwise than by both sides' wish.
-    pub(crate) fn is_broken(&self) -> bool {
-        self.devices.iter().any(|device| device.ended.is_some_and(|cause| cause != Cause::Closed))
+    fn wrong(&self) -> Option<&'static str> {
+        self.wrong
     }
 
+    fn ended(&self) -> [Option<Cause>; 2] {
+        self.devices.each_ref().map(|device| device.ended)
+    }
+}
+
+impl World {
     fn call(&mut self, side: usize, letter: u8) {
         let device = &mut self.devices[side];
         let op = Op((side + 2 * self.at[side]) as u64);

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use weft_exs_core::{Cause, Kind, Op, OpError, Ring, Role, Terms};
 
 use super::device::{BASE, BLANK, Device, Event, Packet, RING};
+use crate::play::{self, Step};
 
 /// What happens in a world. Both sides have the same terms.
 #[derive(Clone, Debug)]
@@ -39,20 +40,13 @@ pub(crate) struct World {
     are_shut: [bool; 2],
     /// How much of its script each user has done.
     at: [usize; 2],
-    pub(crate) wrong: Option<&'static str>,
+    wrong: Option<&'static str>,
 }
 
-/// What happens next, and to which side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    User(usize),
-    Deliver(usize),
-    Done(usize),
-    Time(usize),
-}
+impl play::World for World {
+    type Plan = Plan;
 
-impl World {
-    pub(crate) fn new(plan: &Plan) -> Self {
+    fn new(plan: &Plan) -> Self {
         let ring = Some(Ring { len: plan.ring, to: BASE, stag: RING }).filter(|ring| ring.len > 0);
         let terms = Terms {
             kind: Kind::Stream,
@@ -84,8 +78,7 @@ impl World {
         world
     }
 
-    /// Returns all that can happen next.
-    pub(crate) fn steps(&self, plan: &Plan) -> Vec<Step> {
+    fn steps(&self, plan: &Plan) -> Vec<Step> {
         let mut steps = Vec::new();
         if self.wrong.is_some() {
             return steps;
@@ -112,11 +105,15 @@ impl World {
         steps
     }
 
-    /// Does a step, and all that the session wants to have done then. Without `room` it can post nothing.
-    pub(crate) fn step(&mut self, plan: &Plan, step: Step, room: bool) {
+    fn step(&mut self, plan: &Plan, step: Step, room: bool) {
+        let (Step::User(side)
+        | Step::Deliver(side)
+        | Step::Done(side)
+        | Step::Recycle(side)
+        | Step::Time(side)) = step;
         match step {
-            Step::User(side) => self.call(plan, side),
-            Step::Deliver(side) => {
+            Step::User(_) => self.call(plan, side),
+            Step::Deliver(_) => {
                 // Writes come with the Send behind them.
                 while let Some(packet) = self.wires[1 - side].pop_front() {
                     let is_write = matches!(packet, Packet::Write { .. });
@@ -127,26 +124,24 @@ impl World {
                     }
                 }
             }
-            Step::Done(side) => {
+            Step::Done(_) => {
                 if let Some((op, ok)) = self.devices[side].done.pop_front() {
                     self.devices[side].session.handle_done(op, ok);
                 }
             }
-            Step::Time(side) => {
+            // Streams hand nothing out in place.
+            Step::Recycle(_) => {}
+            Step::Time(_) => {
                 let session = &mut self.devices[side].session;
                 if let Some(at) = session.poll_at() {
                     session.handle_time(at);
                 }
             }
         }
-        let side = match step {
-            Step::User(side) | Step::Deliver(side) | Step::Done(side) | Step::Time(side) => side,
-        };
         self.drain(side, room);
     }
 
-    /// Does what the session of a side wants to have done.
-    pub(crate) fn drain(&mut self, side: usize, room: bool) {
+    fn drain(&mut self, side: usize, room: bool) {
         while let Some(action) = self.devices[side].session.poll(room) {
             let done = self.devices[side].perform(action, &mut self.wires[side]);
             let event = done.and_then(|event| event.map_or(Ok(()), |event| self.complete(side, &event)));
@@ -154,16 +149,20 @@ impl World {
         }
     }
 
-    /// Returns whether both users have done all, and both sockets are closed.
-    pub(crate) fn is_finished(&self, plan: &Plan) -> bool {
+    fn is_finished(&self, plan: &Plan) -> bool {
         (0..2).all(|side| self.at[side] == plan.scripts[side].len() && self.devices[side].is_closed)
     }
 
-    /// Returns whether a side has ended but by both sides' wish.
-    pub(crate) fn is_broken(&self) -> bool {
-        self.devices.iter().any(|device| device.ended.is_some_and(|cause| cause != Cause::Closed))
+    fn wrong(&self) -> Option<&'static str> {
+        self.wrong
     }
 
+    fn ended(&self) -> [Option<Cause>; 2] {
+        self.devices.each_ref().map(|device| device.ended)
+    }
+}
+
+impl World {
     fn note(&mut self, result: Result<(), &'static str>) {
         if let Err(wrong) = result {
             self.wrong.get_or_insert(wrong);
