@@ -217,8 +217,7 @@ impl Incoming {
             self.adopted = self.leg.number;
             return Ok(Some((NoticeKind::Adopted, u32::from(self.adopted))));
         }
-        let is_last =
-            is_idle && (head == self.tail || self.may_want_room()) || is_asked_back || self.is_ended;
+        let is_last = is_idle && head == self.tail || is_asked_back || self.is_ended;
         if self.is_credit_due(head, is_last)? {
             self.credited = head;
             return Ok(Some((NoticeKind::Credit, low_half(head))));
@@ -251,16 +250,12 @@ impl Incoming {
         Ok(None)
     }
 
-    /// True if the sender may sleep until it hears of room: by the head that it was told, more than half of the ring is full.
+    /// True if the other daemon has to hear of this head: behind a quarter of the ring, if it is the last for now, or if the
+    /// sender may wait for it.
     ///
-    /// The reader rings only if it has taken octets behind the head for which it rang last: see `Inbound::sleepers`. So the
-    /// sender has to know that head before the daemon sleeps, however little was taken. While less is full, the
-    /// sender does not sleep, and needs no credit.
-    fn may_want_room(&self) -> bool {
-        matches!(self.leg.carrier, Carrier::Ring(ring) if self.tail.saturating_sub(self.credited) > ring.len() / 2)
-    }
-
-    /// True if the other daemon has to hear of this head: behind a quarter of the ring, or if it is the last for now.
+    /// A sender may sleep while more than half of the ring is full by the head that it was told. The reader rings when it has
+    /// taken so much that half of the ring is free, and then not again until more octets come: see `Inbound::sleepers`. So
+    /// that head has to be told at once, however few octets are between it and the one before.
     fn is_credit_due(&self, head: u64, is_last: bool) -> Result<bool, Broken> {
         // A reader that is not in this leg yet shows a head of the one before.
         if head <= self.credited {
@@ -270,7 +265,9 @@ impl Incoming {
             return Err(Broken);
         }
         let Carrier::Ring(ring) = self.leg.carrier else { return Err(Broken) };
-        Ok(is_last || head - self.credited >= ring.len() / 4)
+        let half = ring.len() / 2;
+        let frees_half = self.tail - head <= half && self.tail - self.credited > half;
+        Ok(is_last || frees_half || head - self.credited >= ring.len() / 4)
     }
 
     fn handle_data(&mut self, words: &Direction, value: u32) -> Result<Option<Sleepers>, Broken> {

@@ -471,6 +471,28 @@ fn a_sender_that_waits_for_room_hears_of_it_though_the_reader_rings_no_more() {
     assert_eq!(hosts.outbound().is_writable(), Ok(true));
 }
 
+/// The reader rings when half of the ring is free, and not again: the sender may sleep until it hears of that head.
+#[test]
+fn a_sender_hears_at_once_of_the_head_that_frees_half_of_its_ring() {
+    let hosts = Hosts::new();
+    let words = &hosts.links[1].channel(5).unwrap().directions[0];
+    let ring = place((80, 18));
+    let mut incoming = Incoming::new(ring);
+    incoming.handle_leg(words, 1, ring, 0).unwrap();
+    words.consumer.adopted.store(1, Relaxed);
+    assert_eq!(incoming.poll(words, false), Ok(Some((NoticeKind::Adopted, 1))));
+    incoming.handle(words, NoticeKind::Data, 256 << 10).unwrap();
+    let mut look = |head: u32| {
+        words.consumer.head.store(u64::from(head) << 10, Relaxed);
+        incoming.poll(words, false).unwrap().map(|(kind, head)| (kind, head >> 10))
+    };
+    assert_eq!(look(96), Some((NoticeKind::Credit, 96)), "a quarter");
+    assert_eq!(look(127), None);
+    assert_eq!(look(128), Some((NoticeKind::Credit, 128)));
+    assert_eq!(look(191), None);
+    assert_eq!(look(192), Some((NoticeKind::Credit, 192)), "a quarter");
+}
+
 #[test]
 fn a_sender_that_waits_for_room_hears_that_its_reader_is_gone() {
     let hosts = Hosts::new();
