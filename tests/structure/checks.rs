@@ -224,7 +224,7 @@ const ROWS: [&[&str]; 6] = [
 
 /// The crates that each crate may depend on. Crates that are not named here are above all: cli, tests, fuzz and
 /// examples.
-const CRATES: [(&str, &[&str]); 19] = [
+const CRATES: [(&str, &[&str]); 20] = [
     ("mpa", &[]),
     ("ddp", &[]),
     ("rdmap", &["ddp"]),
@@ -242,6 +242,7 @@ const CRATES: [(&str, &[&str]); 19] = [
     ("group", &["netif", "rnic"]),
     ("group/kv", &["group"]),
     ("exs/core", &["ddp"]),
+    ("exs", &["netif", "rnic", "exs-core"]),
     ("capi/group", &["netif", "rnic", "group"]),
     ("bench", &["mpa", "netif", "verbs", "rnic", "sockets", "group", "group-kv"]),
 ];

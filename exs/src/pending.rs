@@ -1,0 +1,93 @@
+//! What the socket and the user share of an operation: its outcome, or whom to tell of it.
+
+use core::fmt;
+use core::task::Waker;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What the socket and the user share of an operation.
+pub(crate) struct Pending<T> {
+    state: Mutex<State<T>>,
+}
+
+enum State<T> {
+    /// It is under way. The waker is that of the task or the thread that waits for it.
+    UnderWay(Option<Waker>),
+    /// It is under way, and ends as an event.
+    Queued(Box<dyn FnOnce(T) + Send>),
+    Done(T),
+    /// The user has the outcome.
+    Taken,
+}
+
+impl<T> Pending<T> {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self { state: Mutex::new(State::UnderWay(None)) })
+    }
+
+    /// Stores the outcome, and returns whom to wake. The caller wakes when it holds no lock.
+    pub(crate) fn settle(&self, outcome: T) -> Option<Waker> {
+        let mut state = self.state();
+        match core::mem::replace(&mut *state, State::Taken) {
+            State::UnderWay(waker) => {
+                *state = State::Done(outcome);
+                waker
+            }
+            State::Queued(post) => {
+                drop(state);
+                post(outcome);
+                None
+            }
+            before @ (State::Done(_) | State::Taken) => {
+                *state = before;
+                None
+            }
+        }
+    }
+
+    /// Makes an operation that has ended already.
+    pub(crate) fn ended(outcome: T) -> Arc<Self> {
+        Arc::new(Self { state: Mutex::new(State::Done(outcome)) })
+    }
+
+    /// Takes the outcome; before there is one, leaves a waker.
+    pub(crate) fn take(&self, waker: &Waker) -> Option<T> {
+        let mut state = self.state();
+        match core::mem::replace(&mut *state, State::Taken) {
+            State::Done(outcome) => Some(outcome),
+            State::UnderWay(_) => {
+                *state = State::UnderWay(Some(waker.clone()));
+                None
+            }
+            before => {
+                *state = before;
+                None
+            }
+        }
+    }
+
+    /// Hands the outcome to `post`: at once if it is there, or when it comes.
+    pub(crate) fn hand_to(&self, post: impl FnOnce(T) + Send + 'static) {
+        let mut state = self.state();
+        if let State::Done(outcome) = core::mem::replace(&mut *state, State::Taken) {
+            drop(state);
+            post(outcome);
+        } else {
+            *state = State::Queued(Box::new(post));
+        }
+    }
+
+    /// Returns whether the outcome is there, and nobody has taken it.
+    pub(crate) fn is_done(&self) -> bool {
+        matches!(*self.state(), State::Done(_))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> fmt::Debug for Pending<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Pending")
+    }
+}
