@@ -1,0 +1,276 @@
+//! The link of a socket: its session, and the device that does what the session wants.
+//!
+//! A link is changed under its socket's lock, by `Endpoint::with`, which also does what
+//! follows: it tells the time, performs the actions, and wakes threads and tasks when the lock is free again.
+
+use core::task::Waker;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use weft_exs_core::{Loss, Op, Outcome, RecvRequest, Role, SendRequest, Session, Terms};
+use weft_rnic::{Completion, DisconnectReason, Qp, Sge, Stag, Status};
+
+use crate::buf::{Buf, Busy};
+use crate::error::Error;
+use crate::objects::{Objects, slot_of};
+use crate::pending::Pending;
+
+mod performing;
+
+/// The session of a socket, and what it has of the device.
+#[derive(Debug)]
+pub(crate) struct Link {
+    objects: Objects,
+    session: Session,
+    stage: Stage,
+    /// The requests in the send queue, oldest first: the operation of which the session hears then.
+    posted: VecDeque<Option<Op>>,
+    /// Operations whose requests the queue pair has refused, since the connection has ended.
+    refused: VecDeque<Op>,
+    /// The place of the next header.
+    header: usize,
+    /// Elements of the next Write or message of a stream.
+    gathered: Vec<Sge>,
+    transfers: HashMap<Op, Transfer>,
+    /// Sends and receives among them.
+    under_way: [usize; 2],
+    last_op: u64,
+    /// TCP gave up.
+    has_timed_out: bool,
+    is_closed: bool,
+    /// Who wants to hear of that.
+    closing: Vec<Arc<Pending<Result<(), Error>>>>,
+    /// Whom to wake when the lock is free.
+    wakers: Vec<Waker>,
+}
+
+/// How far the connection has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// It is not established: only receives can be posted.
+    Starting,
+    Open,
+    /// The session has ended. What was posted goes out, until this time.
+    Draining(Duration),
+    /// The device closes the connection.
+    Leaving,
+    /// The device has said that it is over.
+    Gone,
+}
+
+/// An operation under way, with its memory.
+#[derive(Debug)]
+struct Transfer {
+    busy: Busy,
+    /// Where its octets begin.
+    start: usize,
+    len: u32,
+    direction: Direction,
+    pending: Arc<Pending<Ended>>,
+}
+
+/// How an operation ends: its outcome, and its memory.
+pub(crate) type Ended = (Result<Outcome, Error>, Buf);
+
+/// What an operation does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Send,
+    Receive {
+        /// It waits until it is full.
+        waits_for_all: bool,
+    },
+}
+
+impl Link {
+    /// Makes the link of an initiator whose connection is established, or of a responder that is going to accept.
+    pub(crate) fn new(role: Role, objects: Objects, terms: &Terms) -> Self {
+        Self {
+            session: Session::new(role, terms),
+            objects,
+            stage: match role {
+                Role::Initiator => Stage::Open,
+                Role::Responder => Stage::Starting,
+            },
+            posted: VecDeque::new(),
+            refused: VecDeque::new(),
+            header: 0,
+            gathered: Vec::new(),
+            transfers: HashMap::new(),
+            under_way: [0; 2],
+            last_op: 0,
+            has_timed_out: false,
+            is_closed: false,
+            closing: Vec::new(),
+            wakers: Vec::new(),
+        }
+    }
+
+    pub(crate) const fn qp(&self) -> &Qp {
+        &self.objects.qp
+    }
+
+    /// Notes that the connection of a responder is established.
+    pub(crate) fn open(&mut self) {
+        if self.stage == Stage::Starting {
+            self.stage = Stage::Open;
+        }
+    }
+
+    /// Tells the session the time.
+    pub(crate) fn tell(&mut self, now: Duration) {
+        self.session.handle_time(now);
+    }
+
+    /// Starts an operation on octets of a buffer. Returns its name. If it cannot be started it ends at once.
+    pub(crate) fn start(
+        &mut self,
+        (buf, start, len): (Buf, usize, u32),
+        direction: Direction,
+        pending: &Arc<Pending<Ended>>,
+        now: Duration,
+    ) -> Op {
+        let is_full = self.under_way[direction.index()] >= MAX_OPERATIONS;
+        self.under_way[direction.index()] += 1;
+        self.last_op += 1;
+        let op = Op(self.last_op);
+        let busy = buf.into_busy();
+        let (stag, to) = (busy.stag(), start as u64);
+        self.transfers.insert(op, Transfer { busy, start, len, direction, pending: Arc::clone(pending) });
+        let options = &self.objects.options;
+        let deadline = |timeout: Option<Duration>| timeout.map(|timeout| now.saturating_add(timeout));
+        let started = match direction {
+            _ if is_full => Err(Error::Full),
+            Direction::Send => {
+                let deadline = deadline(options.send_timeout);
+                self.session
+                    .send(SendRequest { op, len, elements: 1, stag, to, deadline })
+                    .map_err(Error::from)
+            }
+            Direction::Receive { waits_for_all } => {
+                let deadline = deadline(options.recv_timeout);
+                let is_in_place = false;
+                let request = RecvRequest { op, len, is_in_place, waits_for_all, stag, to, deadline };
+                self.session.receive(request).map_err(Error::from)
+            }
+        };
+        if let Err(error) = started {
+            self.complete(op, Err(error));
+        }
+        op
+    }
+
+    pub(crate) fn cancel(&mut self, op: Option<Op>) -> usize {
+        self.session.cancel(op)
+    }
+
+    pub(crate) fn shut_down(&mut self) {
+        self.session.shutdown();
+    }
+
+    pub(crate) fn stop_receiving(&mut self) {
+        self.session.stop_receiving();
+    }
+
+    /// Closes the socket, by its option at the latest.
+    pub(crate) fn close(&mut self, now: Duration, pending: Option<Arc<Pending<Result<(), Error>>>>) {
+        if self.is_closed {
+            self.wakers.extend(pending.and_then(|pending| pending.settle(Ok(()))));
+        } else {
+            self.closing.extend(pending);
+            self.session.close(now.saturating_add(self.objects.options.linger));
+        }
+    }
+
+    /// Takes the completions that are there, and asks for an announcement of later ones.
+    pub(crate) fn collect(&mut self, now: Duration) {
+        let mut out = [Completion::EMPTY; BATCH];
+        let mut is_armed = false;
+        loop {
+            let taken = self.objects.cq.poll(&mut out);
+            for completion in &out[..taken] {
+                self.handle(completion);
+            }
+            if taken > 0 {
+                self.perform(now);
+            } else if is_armed {
+                return;
+            } else {
+                self.objects.cq.request_notification(false);
+                is_armed = true;
+            }
+        }
+    }
+
+    /// Takes the end of the connection.
+    pub(crate) fn handle_end(&mut self, reason: &DisconnectReason, now: Duration) {
+        // What came before the end is there, and all that was posted has been flushed.
+        self.collect(now);
+        self.stage = Stage::Gone;
+        for op in core::mem::take(&mut self.posted).into_iter().flatten() {
+            self.session.handle_done(op, false);
+        }
+        self.session.handle_loss(match reason {
+            DisconnectReason::Peer => Loss::Fin,
+            DisconnectReason::Lost if self.has_timed_out => Loss::TimedOut,
+            _ => Loss::Reset,
+        });
+    }
+
+    /// Returns when the link has something to do.
+    pub(crate) fn next_time(&self) -> Option<Duration> {
+        let draining = match self.stage {
+            Stage::Draining(until) => Some(until),
+            _ => None,
+        };
+        [self.session.poll_at(), draining].into_iter().flatten().min()
+    }
+
+    /// Returns whether nothing is left to be done.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_closed && self.stage == Stage::Gone && self.session.is_idle()
+    }
+
+    pub(crate) fn take_wakers(&mut self) -> Vec<Waker> {
+        core::mem::take(&mut self.wakers)
+    }
+
+    fn handle(&mut self, completion: &Completion) {
+        let is_good = completion.status == Status::Success;
+        let Some(slot) = slot_of(completion.wr_id) else {
+            self.has_timed_out |= completion.status == Status::RetryExceeded;
+            if let Some(op) = self.posted.pop_front().flatten() {
+                self.session.handle_done(op, is_good);
+            }
+            return;
+        };
+        let at = self.objects.slot_at(slot);
+        let octets = self.objects.slots.part(at..at + completion.byte_len as usize);
+        // A receive that was flushed has no message, and is not posted again.
+        if let Some(octets) = octets.filter(|_| is_good) {
+            self.session.handle_message(slot, &octets, completion.invalidated.map(Stag));
+        }
+    }
+
+    /// Gives an operation's memory back to the user. Nothing that was posted names it.
+    fn complete(&mut self, op: Op, result: Result<Outcome, Error>) {
+        let Some(Transfer { busy, direction, pending, .. }) = self.transfers.remove(&op) else { return };
+        self.under_way[direction.index()] -= 1;
+        self.wakers.extend(pending.settle((result, busy.into_buf())));
+    }
+}
+
+impl Direction {
+    const fn index(self) -> usize {
+        match self {
+            Self::Send => 0,
+            Self::Receive { .. } => 1,
+        }
+    }
+}
+
+/// Operations of each direction at a time.
+const MAX_OPERATIONS: usize = 64;
+/// Completions that are polled at a time.
+const BATCH: usize = 32;
