@@ -1,21 +1,74 @@
 //! Extended Sockets (EXS): asynchronous sockets over RDMA, for messages and for streams.
+//!
+//! ```text
+//! context    one device, its sockets, and a thread
+//! listener   sockets that peers open
+//! socket     a connected socket: its calls
+//! queue      events, for callers without futures
+//! op         an operation under way: a future, or a value to wait for
+//! service    serves the sockets of a context, and connects them
+//! listening  a listener, as its context has it
+//! endpoint   a socket, as its context has it: a link behind a lock
+//! link       the session of a socket, and the device that does what the session wants
+//! objects    the queue pair, slots and ring of a socket
+//! pending    the outcome of an operation, or whom to tell
+//! agenda     when sockets have something to do: clock, timers, alarm
+//! buf        registered memory
+//! options, kind, error
+//! ```
+//! The rules of the protocol are those of the crate `weft-exs-core`, which has no device. Octets move from the user's
+//! memory to the user's memory: a message by the receiver's Read, or as immediate data if it is short.
+//!
+//! ```
+//! use weft_exs::{Context, Messages, Options};
+//! use weft_rnic::{Config, Ground};
+//!
+//! let local = [127, 0, 0, 1].into();
+//! let (client, server) = (
+//!     Context::open(Ground::Host, Config::host(local, 1))?,
+//!     Context::open(Ground::Host, Config::host(local, 2))?,
+//! );
+//! let options = Options::default();
+//! let listener = server.listen::<Messages>(std::net::SocketAddr::new(local, 0), &options)?;
+//! let (accepting, connecting) = (listener.accept(), client.connect::<Messages>(listener.local_addr(), &options));
+//! let (theirs, ours) = (accepting.wait()?, connecting.wait()?);
+//!
+//! let mut greeting = client.buffer(5)?;
+//! greeting.copy_from_slice(b"hello");
+//! let (receiving, sending) = (theirs.recv(server.buffer(64)?, ..), ours.send(greeting, ..));
+//! let (received, buf) = receiving.wait();
+//! assert_eq!(&buf[..received?.octets as usize], b"hello");
+//! sending.wait().0?;
+//! # Ok::<(), weft_exs::Error>(())
+//! ```
 
 mod agenda;
 mod alarm;
 mod buf;
 mod clock;
+mod context;
 mod endpoint;
 mod error;
 mod kind;
 mod link;
+mod listener;
 mod listening;
 mod objects;
+mod op;
 mod options;
 mod pending;
+mod queue;
+mod service;
+mod socket;
 mod timers;
 
 pub use buf::Buf;
+pub use context::Context;
 pub use error::Error;
 pub use kind::{Kind, Messages, Stream};
+pub use listener::Listener;
+pub use op::Op;
 pub use options::Options;
+pub use queue::{Event, Queue};
+pub use socket::Socket;
 pub use weft_exs_core::{Fault, Mode, Outcome, RejectCode};

@@ -1,0 +1,213 @@
+//! What serves the sockets of a context: any thread that has something to do with them takes a turn.
+
+use core::task::Waker;
+use std::collections::HashMap;
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use weft_rnic::{CompChannel, CqId, Device, EventChannel, EventQueue, News, Pd, Until};
+
+use crate::agenda::Agenda;
+use crate::alarm::Alarm;
+use crate::endpoint::{Endpoint, Wanted};
+use crate::error::Error;
+use crate::listening::Listening;
+use crate::objects::Objects;
+
+mod connecting;
+
+/// What handles, operations and the thread of a context share.
+#[derive(Debug)]
+pub(crate) struct Service {
+    pub(crate) device: Device,
+    /// Nobody else's queue pairs are in it.
+    pub(crate) pd: Pd,
+    pub(crate) completions: CompChannel,
+    queue: EventQueue,
+    pub(crate) events: EventChannel,
+    agenda: Arc<Agenda>,
+    table: Mutex<Table>,
+    /// Alarms that no thread uses.
+    alarms: Mutex<Vec<Arc<Alarm>>>,
+}
+
+/// What each number in notices and announcements stands for.
+#[derive(Debug, Default)]
+struct Table {
+    last_id: u64,
+    sockets: HashMap<u64, Arc<Endpoint>>,
+    /// Connections that this side opens.
+    connecting: HashMap<u64, Connecting>,
+    /// Connections that this side has accepted and that are not established, with their listeners.
+    accepting: HashMap<u64, Arc<Listening>>,
+    listeners: HashMap<u64, Arc<Listening>>,
+    announced: HashMap<CqId, u64>,
+}
+
+/// A connection that this side opens.
+struct Connecting {
+    objects: Objects,
+    wanted: Box<dyn Wanted>,
+}
+
+impl Service {
+    /// # Errors
+    /// [`Error::System`].
+    pub(crate) fn new(device: &Device, agenda: Arc<Agenda>) -> Result<Self, Error> {
+        let queue = EventQueue::new()?;
+        Ok(Self {
+            events: device.events_on(&queue),
+            completions: device.create_comp_channel()?,
+            pd: device.alloc_pd(),
+            device: device.clone(),
+            queue,
+            agenda,
+            table: Mutex::default(),
+            alarms: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn agenda(&self) -> &Agenda {
+        &self.agenda
+    }
+
+    /// Returns how many sockets there are.
+    pub(crate) fn sockets(&self) -> usize {
+        self.table().sockets.len()
+    }
+
+    /// Blocks until `take` returns something, at most for this time. `take` is called again when its waker is woken.
+    pub(crate) fn wait<T>(
+        self: &Arc<Self>,
+        timeout: Option<Duration>,
+        mut take: impl FnMut(&Waker) -> Option<T>,
+    ) -> Option<T> {
+        let spare = self.alarms.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let alarm = match spare.map_or_else(|| Alarm::new().map(Arc::new), Ok) {
+            Ok(alarm) => alarm,
+            Err(_no_descriptor) => {
+                // Without a descriptor to sleep on, it looks now and then.
+                self.turn();
+                std::thread::sleep(timeout.unwrap_or(LOOK).min(LOOK));
+                return take(Waker::noop());
+            }
+        };
+        let waker = Waker::from(Arc::clone(&alarm));
+        let hold = || self.completions.hold();
+        let outcome = take(&waker).or_else(|| {
+            self.device.wait_until(alarm.as_fd(), Until::timeout(timeout), hold, || {
+                alarm.clear();
+                self.turn();
+                take(&waker)
+            })
+        });
+        self.alarms.lock().unwrap_or_else(PoisonError::into_inner).push(alarm);
+        outcome
+    }
+
+    /// Does `act`, which may post. If that has driven the engine, this thread takes what has come of it: no other one wakes.
+    pub(crate) fn assisting<T>(self: &Arc<Self>, act: impl FnOnce() -> T) -> T {
+        let _hold = self.completions.hold();
+        let outcome = act();
+        self.turn();
+        outcome
+    }
+
+    /// Does what there is to do, without waiting. Returns whether there was something.
+    pub(crate) fn turn(self: &Arc<Self>) -> bool {
+        let mut has_done = false;
+        while let Some(cq) = self.completions.next() {
+            has_done = true;
+            let mut table = self.table();
+            let id = table.announced.get(&cq).copied();
+            let socket = id.and_then(|id| table.sockets.get(&id)).map(Arc::clone);
+            if id.is_none() {
+                table.announced.remove(&cq);
+            }
+            drop(table);
+            if let Some(socket) = socket {
+                socket.with(&self.agenda, |link, now| link.collect(now));
+            }
+        }
+        while let Some(notice) = self.queue.pop() {
+            has_done = true;
+            if let News::Event(event) = notice.news {
+                self.handle_event(notice.id, event);
+            }
+        }
+        while let Some(id) = self.agenda.take_due() {
+            has_done = true;
+            if let Some(socket) = self.socket(id) {
+                // Each turn of a socket begins with the time.
+                socket.with(&self.agenda, |_, _| ());
+            }
+        }
+        for id in self.agenda.take_over() {
+            has_done = true;
+            self.forget(id);
+        }
+        has_done
+    }
+
+    /// Forgets a socket for which nothing is left to be done.
+    fn forget(&self, id: u64) {
+        let mut table = self.table();
+        let socket = table.sockets.remove(&id);
+        table.announced.retain(|_, other| *other != id);
+        drop(table);
+        // Its queue pair goes without the lock.
+        drop(socket);
+        self.agenda.wake_thread();
+    }
+
+    pub(crate) fn unlisten(&self, id: u64) {
+        let listening = self.table().listeners.remove(&id);
+        drop(listening);
+        self.agenda.wake_thread();
+    }
+
+    fn socket(&self, id: u64) -> Option<Arc<Endpoint>> {
+        self.table().sockets.get(&id).map(Arc::clone)
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Serves the sockets as long as there are some, or the context is wanted.
+    pub(crate) fn run(self: &Arc<Self>, is_wanted: impl Fn() -> bool) {
+        let readable = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
+        while is_wanted() || !self.table().is_idle() {
+            let left = self.agenda.first().map(|at| at.saturating_sub(self.agenda.now()));
+            let left = left.and_then(|left| Timespec::try_from(left).ok());
+            let fds = [self.queue.as_fd(), self.completions.as_fd(), self.agenda.thread().as_fd()];
+            // A signal, or a lack of memory that may pass: looking around does no harm.
+            let _looked = poll(&mut fds.map(readable), left.as_ref());
+            self.agenda.thread().clear();
+            self.turn();
+        }
+    }
+}
+
+impl Table {
+    /// Returns a number that nothing has had.
+    const fn number(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    fn is_idle(&self) -> bool {
+        self.sockets.is_empty() && self.connecting.is_empty() && self.listeners.is_empty()
+    }
+}
+
+impl core::fmt::Debug for Connecting {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Connecting").field("qp", &self.objects.qp.number()).finish_non_exhaustive()
+    }
+}
+
+/// How often a thread looks that cannot sleep.
+const LOOK: Duration = Duration::from_millis(1);

@@ -1,0 +1,203 @@
+//! Connected sockets.
+
+use core::fmt;
+use core::marker::PhantomData;
+use core::ops::{Bound, RangeBounds};
+use core::task::Waker;
+use std::net::SocketAddr;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use weft_exs_core::Outcome;
+
+use crate::buf::Buf;
+use crate::context::Context;
+use crate::endpoint::{Handle, Wanted};
+use crate::error::Error;
+use crate::kind::Kind;
+use crate::link::{Direction, Link};
+use crate::op::Op;
+use crate::options::Options;
+use crate::pending::Pending;
+use crate::service::Service;
+
+/// A connected socket for [`Messages`](crate::Messages) or a [`Stream`](crate::Stream). Clones are handles to the same
+/// one; it is closed when the last of them is dropped.
+pub struct Socket<K> {
+    handle: Arc<Handle>,
+    service: Arc<Service>,
+    kind: PhantomData<fn() -> K>,
+}
+
+/// A call that waits for a socket of this kind.
+pub(crate) struct Awaited<K> {
+    pending: Weak<Pending<Result<Socket<K>, Error>>>,
+    service: Weak<Service>,
+}
+
+impl Context {
+    /// Connects a socket for [`Messages`](crate::Messages) or a [`Stream`](crate::Stream) to a peer.
+    pub fn connect<K: Kind>(&self, peer: SocketAddr, options: &Options) -> Op<Result<Socket<K>, Error>> {
+        let service = Arc::clone(self.service());
+        let pending = Pending::new();
+        let wanted = Box::new(Awaited::new(&pending, &service));
+        match service.connect(K::CARRIED, peer, options, wanted) {
+            Ok(()) => Op::new(service, pending, None),
+            Err(error) => Op::ended(service, Err(error)),
+        }
+    }
+}
+
+impl<K> Awaited<K> {
+    pub(crate) fn new(pending: &Arc<Pending<Result<Socket<K>, Error>>>, service: &Arc<Service>) -> Self {
+        Self { pending: Arc::downgrade(pending), service: Arc::downgrade(service) }
+    }
+}
+
+impl<K: Kind> Wanted for Awaited<K> {
+    fn deliver(&self, outcome: Result<Arc<Handle>, Error>) -> Result<Option<Waker>, Arc<Handle>> {
+        match (self.pending.upgrade().zip(self.service.upgrade()), outcome) {
+            (Some((pending, service)), outcome) => {
+                Ok(pending.settle(outcome.map(|handle| Socket::new(handle, service))))
+            }
+            (None, Ok(handle)) => Err(handle),
+            (None, Err(_nobody_hears)) => Ok(None),
+        }
+    }
+}
+
+impl<K: Kind> Socket<K> {
+    pub(crate) const fn new(handle: Arc<Handle>, service: Arc<Service>) -> Self {
+        Self { handle, service, kind: PhantomData }
+    }
+
+    /// Sends octets of a buffer: as one message, or as the next octets of a stream. Sends take their turn in the order of
+    /// their starts.
+    ///
+    /// A message has been sent when the peer has taken it: the octets are in the peer's memory. Octets of a stream have
+    /// been sent when the buffer is free. The outcome comes with the buffer, in every case.
+    pub fn send(&self, buf: Buf, range: impl RangeBounds<usize>) -> Op<(Result<Outcome, Error>, Buf)> {
+        self.start(buf, &range, Direction::Send)
+    }
+
+    /// Receives the next message into a buffer, or the next octets of a stream, as many as are there. Receives take their
+    /// turn in the order of their starts. Of a message that is longer the rest is lost, which
+    /// [`Outcome::is_truncated`] tells. A receive of no octets in the mode [`Mode::End`](crate::Mode::End) says that the
+    /// peer sends nothing more.
+    pub fn recv(&self, buf: Buf, range: impl RangeBounds<usize>) -> Op<(Result<Outcome, Error>, Buf)> {
+        self.start(buf, &range, Direction::Receive { waits_for_all: false })
+    }
+
+    /// Sends nothing more behind what was started. The peer hears of it.
+    pub fn shutdown(&self) {
+        self.with(|link, _| link.shut_down());
+    }
+
+    /// Receives nothing more: what comes is not taken.
+    pub fn shutdown_receive(&self) {
+        self.with(|link, _| link.stop_receiving());
+    }
+
+    /// Cancels all operations. Returns how many have begun to end so.
+    #[expect(clippy::must_use_candidate, reason = "the outcomes of the operations tell as well")]
+    pub fn cancel_all(&self) -> usize {
+        self.handle.endpoint.cancel(&self.handle.agenda, None)
+    }
+
+    /// Closes the socket: sends what was started, and waits for the peer to do the same, within the time that
+    /// [`Options::linger`](crate::Options::linger) says. Messages or octets that nobody has received end the connection at
+    /// once.
+    pub fn close(&self) -> Op<Result<(), Error>> {
+        let pending = Pending::new();
+        self.with(|link, now| link.close(now, Some(Arc::clone(&pending))));
+        Op::new(Arc::clone(&self.service), pending, None)
+    }
+
+    /// Returns the own end and the peer's; `None` when the connection has ended.
+    #[must_use]
+    pub fn addresses(&self) -> Option<[SocketAddr; 2]> {
+        self.with(|link, _| link.qp().addresses())
+    }
+
+    fn start(
+        &self,
+        buf: Buf,
+        range: &impl RangeBounds<usize>,
+        direction: Direction,
+    ) -> Op<(Result<Outcome, Error>, Buf)> {
+        let service = Arc::clone(&self.service);
+        let (start, len) = match part(range, buf.len()) {
+            Ok(part) => part,
+            Err(error) => return Op::ended(service, (Err(error), buf)),
+        };
+        let pending = Pending::new();
+        let op = service
+            .assisting(|| self.with(|link, now| link.start((buf, start, len), direction, &pending, now)));
+        Op::new(service, pending, Some((Arc::clone(&self.handle.endpoint), op)))
+    }
+
+    fn with<R>(&self, act: impl FnOnce(&mut Link, Duration) -> R) -> R {
+        self.handle.endpoint.with(&self.handle.agenda, act)
+    }
+}
+
+impl Socket<crate::Stream> {
+    /// As [`Self::recv`]; the receive ends when it is full, or the peer sends nothing more (MSG_WAITALL).
+    pub fn recv_all(&self, buf: Buf, range: impl RangeBounds<usize>) -> Op<(Result<Outcome, Error>, Buf)> {
+        self.start(buf, &range, Direction::Receive { waits_for_all: true })
+    }
+}
+
+impl<K> Clone for Socket<K> {
+    fn clone(&self) -> Self {
+        let (handle, service) = (Arc::clone(&self.handle), Arc::clone(&self.service));
+        Self { handle, service, kind: PhantomData }
+    }
+}
+
+impl<K> fmt::Debug for Socket<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Socket").field("id", &self.handle.endpoint.id).finish_non_exhaustive()
+    }
+}
+
+/// Returns where a range begins, and how many octets it has.
+///
+/// # Errors
+/// [`Error::Range`], [`Error::MessageSize`].
+fn part(range: &impl RangeBounds<usize>, len: usize) -> Result<(usize, u32), Error> {
+    let start = match range.start_bound() {
+        Bound::Included(start) => Some(*start),
+        Bound::Excluded(before) => before.checked_add(1),
+        Bound::Unbounded => Some(0),
+    };
+    let end = match range.end_bound() {
+        Bound::Included(last) => last.checked_add(1),
+        Bound::Excluded(end) => Some(*end),
+        Bound::Unbounded => Some(len),
+    };
+    let (start, end) = start.zip(end).filter(|(_, end)| *end <= len).ok_or(Error::Range)?;
+    let octets = end.checked_sub(start).ok_or(Error::Range)?;
+    Ok((start, u32::try_from(octets).map_err(|_| Error::MessageSize)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_within_the_buffer() {
+        assert_eq!(part(&(..), 9), Ok((0, 9)));
+        assert_eq!(part(&(..9), 9), Ok((0, 9)));
+        assert_eq!(part(&(9..), 9), Ok((9, 0)));
+        assert_eq!(part(&(2..=4), 9), Ok((2, 3)));
+        assert_eq!(part(&(Bound::Excluded(2), Bound::Unbounded), 9), Ok((3, 6)));
+        assert_eq!(part(&(..10), 9), Err(Error::Range));
+        assert_eq!(part(&(10..), 9), Err(Error::Range));
+        assert_eq!(part(&(0..=usize::MAX), 9), Err(Error::Range));
+        #[expect(clippy::reversed_empty_ranges, reason = "a caller may err")]
+        let reversed = 5..4;
+        assert_eq!(part(&reversed, 9), Err(Error::Range));
+        assert_eq!(part(&(..), 1 << 32), Err(Error::MessageSize));
+    }
+}
