@@ -1,0 +1,136 @@
+//! Queues of events, waits, cancels and timeouts.
+
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use weft_exs::{Error, Messages, Options, Queue};
+
+use crate::world::{PATIENCE, World, octets};
+
+fn is_readable(queue: &Queue) -> bool {
+    let mut fds = [PollFd::new(queue, PollFlags::IN)];
+    poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() == 1
+}
+
+#[test]
+fn operations_end_as_events_of_a_queue_in_the_order_of_their_starts() {
+    let world = World::new();
+    let options = Options::default();
+    let (ours, theirs) = world.connect::<Messages>(&options, &options);
+    let queue = world.server.queue(64).unwrap();
+    assert!(queue.next().is_none() && !is_readable(&queue));
+    let buffer = |len| world.server.buffer(len).unwrap();
+    for handle in 0..20 {
+        theirs.recv(buffer(3000), ..).on(&queue, handle).unwrap();
+    }
+    let mut out = Vec::new();
+    assert_eq!(queue.wait(1, 10, Some(Duration::from_millis(20)), &mut out), 0);
+    let mut sends = Vec::new();
+    for number in 0..20 {
+        let mut buf = world.client.buffer(3000).unwrap();
+        buf.copy_from_slice(&octets(number, 3000));
+        sends.push(ours.send(buf, ..100 * number));
+    }
+    assert_eq!(queue.wait(20, 15, Some(PATIENCE), &mut out), 15);
+    assert_eq!(queue.wait(5, 64, Some(PATIENCE), &mut out), 5);
+    assert!(!is_readable(&queue));
+    for (number, event) in out.iter().enumerate() {
+        assert_eq!((event.handle, event.result.unwrap().octets as usize), (number as u64, 100 * number));
+        assert!(event.buf[..100 * number] == octets(number, 3000)[..100 * number]);
+    }
+    assert!(sends.into_iter().all(|op| op.wait_timeout(PATIENCE).unwrap().0.is_ok()));
+    // An operation that has ended makes its event at once.
+    let (refused, buf) = theirs.send(buffer(1), ..2).wait();
+    assert_eq!(refused, Err(Error::Range));
+    theirs.send(buf, ..3).on(&queue, 99).unwrap();
+    assert!(is_readable(&queue));
+    assert_eq!(queue.next().map(|event| event.handle), Some(99));
+    assert!(!is_readable(&queue));
+}
+
+#[test]
+fn a_queue_takes_no_more_operations_than_it_has_events() {
+    let world = World::new();
+    let options = Options::default();
+    assert_eq!(world.server.queue(0).err(), Some(Error::InvalidOption("depth")));
+    let (ours, theirs) = world.connect::<Messages>(&options, &options);
+    let queue = world.server.queue(2).unwrap();
+    let receive = || theirs.recv(world.server.buffer(10).unwrap(), ..);
+    receive().on(&queue, 1).unwrap();
+    receive().on(&queue, 2).unwrap();
+    let (error, third) = receive().on(&queue, 3).unwrap_err();
+    assert_eq!(error, Error::Full);
+    assert!(third.cancel());
+    assert_eq!(third.wait().0, Err(Error::Canceled));
+    assert!(ours.send(world.client.buffer(1).unwrap(), ..).wait_timeout(PATIENCE).unwrap().0.is_ok());
+    let mut out = Vec::new();
+    // More than the queue has.
+    let taken = queue.wait(5, 5, Some(Duration::from_millis(50)), &mut out);
+    assert_eq!(taken, 1);
+    // Its place is free.
+    receive().on(&queue, 4).unwrap();
+    assert_eq!(theirs.cancel_all(), 2);
+    assert_eq!(queue.wait(2, 5, Some(PATIENCE), &mut out), 2);
+    let ended: Vec<_> = out.iter().map(|event| (event.handle, event.result.is_ok())).collect();
+    assert_eq!(ended, [(1, true), (2, false), (4, false)]);
+}
+
+#[test]
+fn a_wait_for_an_operation_ends_in_time_and_the_operation_goes_on() {
+    let world = World::new();
+    let options = Options::default();
+    let (ours, theirs) = world.connect::<Messages>(&options, &options);
+    let receiving = theirs.recv(world.server.buffer(10).unwrap(), ..);
+    let receiving = receiving.wait_timeout(Duration::from_millis(30)).unwrap_err();
+    let sending = ours.send(world.client.buffer(3).unwrap(), ..);
+    let (received, _) = receiving.wait_timeout(PATIENCE).unwrap();
+    assert_eq!(received.map(|outcome| outcome.octets), Ok(3));
+    assert!(sending.wait_timeout(PATIENCE).unwrap().0.is_ok());
+}
+
+#[test]
+fn a_receive_without_a_message_times_out_and_a_send_that_is_out_ends_the_connection() {
+    let world = World::new();
+    let brief = Some(Duration::from_millis(100));
+    let ours = Options { recv_timeout: brief, send_timeout: brief, ..Options::default() };
+    let (ours, theirs) = world.connect::<Messages>(&ours, &Options::default());
+    let receiving = ours.recv(world.client.buffer(10).unwrap(), ..);
+    assert_eq!(receiving.wait_timeout(PATIENCE).unwrap().0, Err(Error::TimedOut));
+    // Nobody receives it.
+    let sending = ours.send(world.client.buffer(10).unwrap(), ..);
+    assert_eq!(sending.wait_timeout(PATIENCE).unwrap().0, Err(Error::TimedOut));
+    assert_eq!(ours.send(world.client.buffer(10).unwrap(), ..).wait().0, Err(Error::TimedOut));
+    let receiving = theirs.recv(world.server.buffer(10).unwrap(), ..);
+    let _first = receiving.wait_timeout(PATIENCE).unwrap();
+    let receiving = theirs.recv(world.server.buffer(10).unwrap(), ..);
+    assert_eq!(receiving.wait_timeout(PATIENCE).unwrap().0, Err(Error::Reset));
+}
+
+#[test]
+fn an_operation_that_is_dropped_goes_on() {
+    let world = World::new();
+    let options = Options::default();
+    let (ours, theirs) = world.connect::<Messages>(&options, &options);
+    drop(ours.send(world.client.buffer(100_000).unwrap(), ..));
+    drop(theirs.recv(world.server.buffer(100_000).unwrap(), ..));
+    let receiving = theirs.recv(world.server.buffer(10).unwrap(), ..);
+    drop(ours.send(world.client.buffer(7).unwrap(), ..));
+    let (received, _) = receiving.wait_timeout(PATIENCE).unwrap();
+    assert_eq!(received.map(|outcome| outcome.octets), Ok(7));
+}
+
+#[test]
+fn a_context_that_is_dropped_lets_its_sockets_finish() {
+    let world = World::new();
+    let options = Options::default();
+    let (ours, theirs) = world.connect::<Messages>(&options, &options);
+    let mut buf = world.client.buffer(100_000).unwrap();
+    buf.copy_from_slice(&octets(1, 100_000));
+    drop(ours.send(buf, ..));
+    drop(ours);
+    drop(world.client);
+    let receiving = theirs.recv(world.server.buffer(100_000).unwrap(), ..);
+    let (received, buf) = receiving.wait_timeout(PATIENCE).unwrap();
+    assert_eq!(received.map(|outcome| outcome.octets), Ok(100_000));
+    assert!(buf[..] == octets(1, 100_000));
+}
