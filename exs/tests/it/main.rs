@@ -3,7 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod connecting;
+mod faults;
 mod messages;
+mod script;
+mod stepped;
 mod streams;
 mod waiting;
 mod world;
