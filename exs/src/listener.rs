@@ -18,7 +18,7 @@ use crate::service::Service;
 use crate::socket::{Awaited, Socket};
 
 /// An address on which sockets for [`Messages`](crate::Messages) or a [`Stream`](crate::Stream) are accepted. Dropping it
-/// closes those that nobody has accepted.
+/// closes those that nobody has accepted, and cancels the calls that wait for one.
 pub struct Listener<K> {
     listening: Arc<Listening>,
     service: Arc<Service>,
@@ -61,7 +61,7 @@ impl<K: Kind> Listener<K> {
 impl<K> Drop for Listener<K> {
     fn drop(&mut self) {
         self.service.unlisten(self.listening.id);
-        drop(self.listening.take_all());
+        self.listening.close();
     }
 }
 

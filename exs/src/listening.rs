@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weft_exs_core::Kind;
 
 use crate::endpoint::{Handle, Wanted};
+use crate::error::Error;
 use crate::options::Options;
 
 /// A listener, as the context has it.
@@ -74,9 +75,17 @@ impl Listening {
         ready
     }
 
-    /// Takes all sockets that nobody has accepted.
-    pub(crate) fn take_all(&self) -> VecDeque<Arc<Handle>> {
-        core::mem::take(&mut self.state().ready)
+    /// Closes the sockets that nobody has accepted, and ends the calls that wait for one.
+    pub(crate) fn close(&self) {
+        let mut state = self.state();
+        let (ready, waiting) = (core::mem::take(&mut state.ready), core::mem::take(&mut state.waiting));
+        drop(state);
+        drop(ready);
+        for wanted in waiting {
+            if let Ok(Some(waker)) = wanted.deliver(Err(Error::Canceled)) {
+                waker.wake();
+            }
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -133,31 +133,27 @@ impl Link {
 
     /// Copies octets of this side. The session names places that exist.
     fn copy(&self, from: Place, to: Place, len: u32) {
-        let mut scratch = [0; SCRATCH];
-        let mut done = 0;
-        while done < len as usize {
-            let now = (len as usize - done).min(SCRATCH);
-            let octets = &mut scratch[..now];
-            let is_copied = self.read(from, done, octets) && self.write(to, done, octets);
-            debug_assert!(is_copied, "{from:?} or {to:?} is not there");
-            done += now;
-        }
-    }
-
-    fn read(&self, from: Place, done: usize, octets: &mut [u8]) -> bool {
-        match from {
+        let is_copied = match from {
             Place::Slot { slot, at } => {
-                let at = self.objects.slot_at(slot) + HEADER_LEN + at as usize + done;
-                let part = self.objects.slots.part(at..at + octets.len());
-                part.map(|part| octets.copy_from_slice(&part)).is_some()
+                let at = self.objects.slot_at(slot) + HEADER_LEN + at as usize;
+                let part = self.objects.slots.part(at..at + len as usize);
+                part.is_some_and(|part| self.write(to, 0, &part))
             }
-            Place::Ring { at } => {
-                let ring = self.objects.ring.as_ref();
-                ring.is_some_and(|ring| ring.read(at as usize + done, octets).is_ok())
-            }
+            Place::Ring { at } => self.copy_from_ring(at as usize, to, len as usize),
             // Nothing is copied from the user's memory.
             Place::Memory { .. } => false,
-        }
+        };
+        debug_assert!(is_copied, "{from:?} or {to:?} is not there");
+    }
+
+    /// Copies octets of the ring, which the peer may change meanwhile: no slice of it is made.
+    fn copy_from_ring(&self, at: usize, to: Place, len: usize) -> bool {
+        let Some(ring) = &self.objects.ring else { return false };
+        let mut scratch = [0; SCRATCH];
+        (0..len).step_by(SCRATCH).all(|done| {
+            let octets = &mut scratch[..SCRATCH.min(len - done)];
+            ring.read(at + done, octets).is_ok() && self.write(to, done, octets)
+        })
     }
 
     fn write(&self, to: Place, done: usize, octets: &[u8]) -> bool {

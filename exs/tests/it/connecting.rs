@@ -89,6 +89,18 @@ fn an_accept_that_was_dropped_takes_no_socket() {
     assert_eq!(ours.addresses().map(|[own, peer]| [peer, own]), theirs.addresses());
 }
 
+#[test]
+fn a_listener_that_is_dropped_cancels_the_calls_that_wait() {
+    let world = World::new();
+    let options = Options::default();
+    let listener = world.server.listen::<Messages>(SocketAddr::new(LOCAL, 0), &options).unwrap();
+    let accepts = [listener.accept(), listener.accept()];
+    drop(listener);
+    for accepting in accepts {
+        assert_eq!(accepting.wait_timeout(PATIENCE).unwrap().err(), Some(Error::Canceled));
+    }
+}
+
 /// A peer that speaks verbs and no EXS, in both roles.
 #[test]
 fn a_peer_without_exs_is_told_apart() {
