@@ -44,8 +44,9 @@ impl Endpoint {
         let outcome = act(&mut link, now);
         link.perform(now);
         let (next, is_over, wakers) = (link.next_time(), link.is_over(), link.take_wakers());
-        drop(link);
+        // After the unlock, another thread could have noted a later time already.
         agenda.schedule(self.id, next.filter(|_| !is_over));
+        drop(link);
         if is_over {
             agenda.finish(self.id);
         }

@@ -3,7 +3,7 @@
 use core::task::Waker;
 use std::collections::HashMap;
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -26,6 +26,8 @@ pub(crate) struct Service {
     pub(crate) pd: Pd,
     pub(crate) completions: CompChannel,
     queue: EventQueue,
+    /// The thread that has it handles notices. The events of a connection have an order.
+    notices: Mutex<()>,
     pub(crate) events: EventChannel,
     agenda: Arc<Agenda>,
     table: Mutex<Table>,
@@ -63,6 +65,7 @@ impl Service {
             pd: device.alloc_pd(),
             device: device.clone(),
             queue,
+            notices: Mutex::default(),
             agenda,
             table: Mutex::default(),
             alarms: Mutex::default(),
@@ -131,12 +134,7 @@ impl Service {
                 socket.with(&self.agenda, |link, now| link.collect(now));
             }
         }
-        while let Some(notice) = self.queue.pop() {
-            has_done = true;
-            if let News::Event(event) = notice.news {
-                self.handle_event(notice.id, event);
-            }
-        }
+        has_done |= self.handle_notices();
         while let Some(id) = self.agenda.take_due() {
             has_done = true;
             if let Some(socket) = self.socket(id) {
@@ -147,6 +145,24 @@ impl Service {
         for id in self.agenda.take_over() {
             has_done = true;
             self.forget(id);
+        }
+        has_done
+    }
+
+    /// Handles the notices that are there, unless another thread does so. What that one leaves keeps the descriptor of the
+    /// queue readable. Returns whether there were some.
+    fn handle_notices(&self) -> bool {
+        let _turn = match self.notices.try_lock() {
+            Ok(turn) => turn,
+            Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
+            Err(TryLockError::WouldBlock) => return false,
+        };
+        let mut has_done = false;
+        while let Some(notice) = self.queue.pop() {
+            has_done = true;
+            if let News::Event(event) = notice.news {
+                self.handle_event(notice.id, event);
+            }
         }
         has_done
     }

@@ -173,6 +173,24 @@ fn all_operations_end_and_all_buffers_come_back_when_the_peer_dies() {
 }
 
 #[test]
+fn all_operations_end_and_all_buffers_come_back_when_the_own_device_is_shut_down() {
+    let world = World::new();
+    let options = Options::default();
+    let (ours, theirs) = world.connect::<Messages>(&options, &options);
+    let message = octets(4, 100_000);
+    let sends: Vec<_> = (0..40).map(|_| send(&world.client, &ours, &message)).collect();
+    let receives: Vec<_> = (0..40).map(|_| receive(&world.client, &ours, 100)).collect();
+    world.client.device().shutdown(Duration::ZERO);
+    for op in sends {
+        let (sent, buf) = end(op);
+        assert!(sent.is_err() && buf[..] == message, "{sent:?}");
+    }
+    assert!(receives.into_iter().all(|op| end(op).0 == Err(Error::Reset)));
+    drop((ours, theirs));
+    until(|| world.client.sockets() + world.server.sockets() == 0);
+}
+
+#[test]
 fn what_does_not_fit_is_refused_with_its_reason() {
     let world = World::new();
     let options = Options::default();
