@@ -52,8 +52,9 @@ impl Deref for Buf {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the memory is owned. The user has the buffer, so that no request and no bound window names it, and what
-        // changed it before has been told by a completion, or is over since `Mw::revoke`. All copies take a `Busy`.
+        // SAFETY: the memory is owned. The user has the buffer, so that no request and no bound window names it, and
+        // what changed it before has been told by a completion, or is over since `Mw::revoke`. All copies take a
+        // `Busy`.
         unsafe { self.0.region.as_slice() }
     }
 }
@@ -76,7 +77,8 @@ impl Busy {
         self.window.stag(self.key)
     }
 
-    /// Returns the request that binds the window over these octets. Its tagged offsets are those of the memory, from 0 on.
+    /// Returns the request that binds the window over these octets. Its tagged offsets are those of the memory, from 0
+    /// on.
     pub(crate) fn bind(&mut self, at: usize, len: u32, access: Access) -> SendOpcode {
         let window = self.stag();
         self.key = self.key.wrapping_add(1);
@@ -138,8 +140,8 @@ impl Deref for Part {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the memory is owned, no peer has a right to it, and the socket does not post a slot of which a part is
-        // out. The completion of the receive has been polled.
+        // SAFETY: the memory is owned, no peer has a right to it, and the socket does not post a slot of which a part
+        // is out. The completion of the receive has been polled.
         unsafe { self.0.as_slice() }
     }
 }

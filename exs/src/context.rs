@@ -15,8 +15,8 @@ use crate::service::Service;
 
 /// A device, and all sockets on it. Clones are handles to the same context.
 ///
-/// A context has a thread, `weft-exs`, which sleeps until something happens on its sockets, does what follows, and wakes
-/// the tasks of operations that have ended. It ends when the last handle is dropped and all sockets are closed.
+/// A context has a thread, `weft-exs`, which sleeps until something happens on its sockets, does what follows, and
+/// wakes the tasks of operations that have ended. It ends when the last handle is dropped and all sockets are closed.
 #[derive(Clone, Debug)]
 pub struct Context {
     service: Arc<Service>,
@@ -28,8 +28,9 @@ pub struct Context {
 struct Alive(Arc<Agenda>);
 
 impl Context {
-    /// Opens a device and a context on it. [`Progress::Manual`] becomes [`Progress::Thread`]: a peer's Reads are answered
-    /// whatever the program does. With [`Progress::External`] the context has no thread, and [`Self::drive`] drives it.
+    /// Opens a device and a context on it. [`Progress::Manual`] becomes [`Progress::Thread`]: a peer's Reads are
+    /// answered whatever the program does. With [`Progress::External`] the context has no thread, and [`Self::drive`]
+    /// drives it.
     ///
     /// # Errors
     /// [`Error::System`].
@@ -58,7 +59,8 @@ impl Context {
         Ok(context)
     }
 
-    /// Makes a context without a thread on a device of a simulation ([`Progress::External`]), which [`Self::drive`] drives.
+    /// Makes a context without a thread on a device of a simulation ([`Progress::External`]), which [`Self::drive`]
+    /// drives.
     ///
     /// # Errors
     /// [`Error::System`].
@@ -66,8 +68,8 @@ impl Context {
         Self::with_clock(device, Clock::told())
     }
 
-    /// Drives a context without a thread, and its device, at this time. Returns when to call again at the latest; `None`
-    /// when only a frame or a call brings news.
+    /// Drives a context without a thread, and its device, at this time. Returns when to call again at the latest;
+    /// `None` when only a frame or a call brings news.
     pub fn drive(&self, now: Instant) -> Option<Instant> {
         let micros = u64::try_from(now.total_micros()).unwrap_or(0);
         self.service.agenda().clock.tell(Duration::from_micros(micros));

@@ -13,8 +13,8 @@ pub enum Error {
     InvalidOption(&'static str),
     /// The range is not within the buffer.
     Range,
-    /// As many operations of this direction are under way as a socket takes, or as many events are reserved as the queue
-    /// has. Take some and try again.
+    /// As many operations of this direction are under way as a socket takes, or as many events are reserved as the
+    /// queue has. Take some and try again.
     Full,
     /// An operation has at most 2^32 - 1 octets.
     MessageSize,

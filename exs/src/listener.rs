@@ -17,8 +17,8 @@ use crate::pending::Pending;
 use crate::service::Service;
 use crate::socket::{Awaited, Socket};
 
-/// An address on which sockets for [`Messages`](crate::Messages) or a [`Stream`](crate::Stream) are accepted. Dropping it
-/// closes those that nobody has accepted, and cancels the calls that wait for one.
+/// An address on which sockets for [`Messages`](crate::Messages) or a [`Stream`](crate::Stream) are accepted. Dropping
+/// it closes those that nobody has accepted, and cancels the calls that wait for one.
 pub struct Listener<K> {
     listening: Arc<Listening>,
     service: Arc<Service>,

@@ -61,8 +61,8 @@ impl<T> Op<T> {
         self.service.wait(Some(timeout), |waker| self.pending.take(waker)).ok_or(self)
     }
 
-    /// Cancels the operation. Returns whether it has begun to end so: its outcome is the truth, for a receive of a stream
-    /// may have met octets meanwhile. A message that the peer knows of cannot be canceled.
+    /// Cancels the operation. Returns whether it has begun to end so: its outcome is the truth, for a receive of a
+    /// stream may have met octets meanwhile. A message that the peer knows of cannot be canceled.
     pub fn cancel(&self) -> bool {
         self.target.as_ref().is_some_and(|(socket, op)| socket.cancel(self.service.agenda(), Some(*op)) > 0)
     }

@@ -73,8 +73,8 @@ impl Queue {
         out.pop()
     }
 
-    /// Blocks until `at_least` events are there, or the time is over, and moves those that are there to the end of `out`,
-    /// `at_most` of them. Returns how many.
+    /// Blocks until `at_least` events are there, or the time is over, and moves those that are there to the end of
+    /// `out`, `at_most` of them. Returns how many.
     ///
     /// With more than the queue has room for it would wait for ever: it waits for a full queue then.
     pub fn wait(

@@ -110,7 +110,8 @@ impl Service {
         outcome
     }
 
-    /// Does `act`, which may post. If that has driven the engine, this thread takes what has come of it: no other one wakes.
+    /// Does `act`, which may post. If that has driven the engine, this thread takes what has come of it: no other one
+    /// wakes.
     pub(crate) fn assisting<T>(self: &Arc<Self>, act: impl FnOnce() -> T) -> T {
         let _hold = self.completions.hold();
         let outcome = act();
@@ -149,8 +150,8 @@ impl Service {
         has_done
     }
 
-    /// Handles the notices that are there, unless another thread does so. What that one leaves keeps the descriptor of the
-    /// queue readable. Returns whether there were some.
+    /// Handles the notices that are there, unless another thread does so. What that one leaves keeps the descriptor of
+    /// the queue readable. Returns whether there were some.
     fn handle_notices(&self) -> bool {
         let _turn = match self.notices.try_lock() {
             Ok(turn) => turn,

@@ -71,8 +71,8 @@ impl<K: Kind> Socket<K> {
         Self { handle, service, kind: PhantomData }
     }
 
-    /// Sends octets of a buffer: as one message, or as the next octets of a stream. Sends take their turn in the order of
-    /// their starts.
+    /// Sends octets of a buffer: as one message, or as the next octets of a stream. Sends take their turn in the order
+    /// of their starts.
     ///
     /// A message has been sent when the peer has taken it: the octets are in the peer's memory. Octets of a stream have
     /// been sent when the buffer is free. The outcome comes with the buffer, in every case.
@@ -80,10 +80,10 @@ impl<K: Kind> Socket<K> {
         self.start(buf, &range, Direction::Send)
     }
 
-    /// Receives the next message into a buffer, or the next octets of a stream, as many as are there. Receives take their
-    /// turn in the order of their starts. Of a message that is longer the rest is lost, which
-    /// [`Outcome::is_truncated`] tells. A receive of no octets in the mode [`Mode::End`](crate::Mode::End) says that the
-    /// peer sends nothing more.
+    /// Receives the next message into a buffer, or the next octets of a stream, as many as are there. Receives take
+    /// their turn in the order of their starts. Of a message that is longer the rest is lost, which
+    /// [`Outcome::is_truncated`] tells. A receive of no octets in the mode [`Mode::End`](crate::Mode::End) says that
+    /// the peer sends nothing more.
     pub fn recv(&self, buf: Buf, range: impl RangeBounds<usize>) -> Op<(Result<Outcome, Error>, Buf)> {
         self.start(buf, &range, Direction::Receive { waits_for_all: false })
     }
@@ -105,8 +105,8 @@ impl<K: Kind> Socket<K> {
     }
 
     /// Closes the socket: sends what was started, and waits for the peer to do the same, within the time that
-    /// [`Options::linger`](crate::Options::linger) says. Messages or octets that nobody has received end the connection at
-    /// once.
+    /// [`Options::linger`](crate::Options::linger) says. Messages or octets that nobody has received end the connection
+    /// at once.
     pub fn close(&self) -> Op<Result<(), Error>> {
         let pending = Pending::new();
         self.with(|link, now| link.close(now, Some(Arc::clone(&pending))));

@@ -40,8 +40,8 @@ pub enum Action {
         at: u32,
         /// Octets.
         len: u32,
-        /// The STag that the window gets. Its tagged offsets begin where the operation's do, with the first octet of its
-        /// memory.
+        /// The STag that the window gets. Its tagged offsets begin where the operation's do, with the first octet of
+        /// its memory.
         stag: Stag,
     },
     /// These octets of the operation's memory are the next ones of the Write or of the message that follows.
@@ -83,8 +83,8 @@ pub enum Action {
         /// How it has ended.
         result: Result<Outcome, OpError>,
     },
-    /// The connection ends. Nothing more is posted: the caller closes the connection behind what was, if it is not gone,
-    /// and tells the completions of all that was posted for operations, flushed or not.
+    /// The connection ends. Nothing more is posted: the caller closes the connection behind what was, if it is not
+    /// gone, and tells the completions of all that was posted for operations, flushed or not.
     End {
         /// Why.
         cause: Cause,

@@ -27,7 +27,8 @@ use crate::{
 /// Reads any octets as private data, and then as a session's life. Returns how many operations have completed.
 ///
 /// # Panics
-/// If something is read that cannot be written again, if an action makes no sense, or if an operation does not end once.
+/// If something is read that cannot be written again, if an action makes no sense, or if an operation does not end
+/// once.
 pub fn message(octets: &[u8]) -> usize {
     if let Ok(hello) = Hello::parse(octets) {
         assert_eq!(hello.encode(), octets[..Hello::LEN]);

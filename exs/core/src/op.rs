@@ -21,8 +21,8 @@ pub struct SendRequest {
     pub len: u32,
     /// Pieces of memory in which they lie, of which a request gathers 31 at most. Of a stream only.
     pub elements: u8,
-    /// The STag that the operation's window will have when it is bound. Not used if the octets are immediate data, or of
-    /// a stream.
+    /// The STag that the operation's window will have when it is bound. Not used if the octets are immediate data, or
+    /// of a stream.
     pub stag: Stag,
     /// The tagged offset of the first octet in that window.
     pub to: u64,
@@ -41,8 +41,8 @@ pub struct RecvRequest {
     pub is_in_place: bool,
     /// It completes when it is full. Of a stream only.
     pub waits_for_all: bool,
-    /// The STag that the operation's window will have when it is first bound; then it has the following keys. Of a stream
-    /// only.
+    /// The STag that the operation's window will have when it is first bound; then it has the following keys. Of a
+    /// stream only.
     pub stag: Stag,
     /// The tagged offset of the first octet in that window.
     pub to: u64,

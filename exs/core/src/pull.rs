@@ -65,8 +65,8 @@ impl Pull {
         self.receiver.start(request, actions);
     }
 
-    /// Takes a message that has come in this slot, with this STag taken out of use. Returns the slot that is to be posted
-    /// in its place.
+    /// Takes a message that has come in this slot, with this STag taken out of use. Returns the slot that is to be
+    /// posted in its place.
     ///
     /// # Errors
     /// The peer's fault.

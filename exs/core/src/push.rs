@@ -7,8 +7,8 @@
 //! ```
 //!
 //! [`Sender`] and [`Receiver`] are the two ends of one direction. Both are state machines without memory: they name
-//! ranges of sends, receives, slots and the ring, and the caller copies, writes and posts. SHUTDOWN is the caller's, with
-//! the position of [`Sender::end`].
+//! ranges of sends, receives, slots and the ring, and the caller copies, writes and posts. SHUTDOWN is the caller's,
+//! with the position of [`Sender::end`].
 //!
 //! # What waits and what does not
 //!
@@ -16,8 +16,8 @@
 //! calls them later. Any message may be postponed in this way, for any time, since they decide by the state of that
 //! moment. A message that was returned goes out at once, in front of all that are returned later.
 //!
-//! [`Receiver::poll_local`] needs no room. The caller polls it until it is empty after each call that changes the receiver,
-//! before the next message of the peer is handled, and before the slot of the last message is posted again.
+//! [`Receiver::poll_local`] needs no room. The caller polls it until it is empty after each call that changes the
+//! receiver, before the next message of the peer is handled, and before the slot of the last message is posted again.
 //!
 //! # Why no octet is lost
 //!

@@ -116,8 +116,8 @@ impl Session {
     /// Starts to receive a message, or octets of a stream.
     ///
     /// # Errors
-    /// The receive is not started: [`OpError::Shutdown`] after [`Self::close`], or why the connection has ended. A clean
-    /// end is no error, but a receive of no octets, behind all that is in the ring.
+    /// The receive is not started: [`OpError::Shutdown`] after [`Self::close`], or why the connection has ended. A
+    /// clean end is no error, but a receive of no octets, behind all that is in the ring.
     pub fn receive(&mut self, request: RecvRequest) -> Result<(), OpError> {
         match self.ended {
             _ if self.close != Close::Open => Err(OpError::Shutdown),
@@ -129,9 +129,9 @@ impl Session {
         }
     }
 
-    /// Cancels an operation, or all. Returns how many end so: messages that the peer does not know of, and receives that
-    /// no message has met; of a stream, sends of which nothing is on the wire, and all receives. A receive that the peer
-    /// knows of ends when the peer has given it up. Until then octets may come, with which it completes.
+    /// Cancels an operation, or all. Returns how many end so: messages that the peer does not know of, and receives
+    /// that no message has met; of a stream, sends of which nothing is on the wire, and all receives. A receive that
+    /// the peer knows of ends when the peer has given it up. Until then octets may come, with which it completes.
     pub fn cancel(&mut self, op: Option<Op>) -> usize {
         each!(&mut self.flow, flow => flow.cancel(op, &mut self.actions))
     }
@@ -158,8 +158,8 @@ impl Session {
 
     /// Closes the socket, by this time at the latest; at once if it is not later than the last time that was told.
     ///
-    /// Receives without a message are canceled. Messages that nobody has received, and slots that were not recycled, end
-    /// the connection at once.
+    /// Receives without a message are canceled. Messages that nobody has received, and slots that were not recycled,
+    /// end the connection at once.
     pub fn close(&mut self, until: Duration) {
         if self.close == Close::Open {
             self.close = Close::Lingering(until);
@@ -216,8 +216,9 @@ impl Session {
         }
     }
 
-    /// Returns what is to be done next. Bind, BindPart, Write, Read and Send take one entry of the send queue each. There
-    /// is `room` if three are free: up to two Writes and a Send belong together. Without it, nothing of that is begun.
+    /// Returns what is to be done next. Bind, BindPart, Write, Read and Send take one entry of the send queue each.
+    /// There is `room` if three are free: up to two Writes and a Send belong together. Without it, nothing of that is
+    /// begun.
     pub fn poll(&mut self, room: bool) -> Option<Action> {
         if self.actions.is_empty() {
             self.settle();

@@ -1,4 +1,5 @@
-//! A stream (SOCK_STREAM): the two directions of a socket, as [`push`](crate::push) has them, and the user's operations.
+//! A stream (SOCK_STREAM): the two directions of a socket, as [`push`](crate::push) has them, and the user's
+//! operations.
 //!
 //! DATA is a burst of requests: up to two Writes and a Send, all of which gather octets of the user's memory. A send
 //! completes when the last Send of its octets has, since the requests of a send queue complete in order. A receive
@@ -88,8 +89,8 @@ impl Stream {
         self.act(None, actions);
     }
 
-    /// Takes a message that has come in this slot, with this STag taken out of use. Returns the slot that is to be posted
-    /// in its place.
+    /// Takes a message that has come in this slot, with this STag taken out of use. Returns the slot that is to be
+    /// posted in its place.
     ///
     /// # Errors
     /// The peer's fault.
@@ -184,8 +185,8 @@ impl Stream {
         self.sender.end()
     }
 
-    /// Returns whether all octets of this side are on the wire, and the peer sends no more. The completions of sends may
-    /// not have been told.
+    /// Returns whether all octets of this side are on the wire, and the peer sends no more. The completions of sends
+    /// may not have been told.
     pub(crate) fn is_done(&self) -> bool {
         self.sender.end().is_some() && self.receiver.has_ended()
     }

@@ -11,7 +11,8 @@ pub struct Terms {
     pub window: u16,
     /// Sends of any kind that the peer takes.
     pub peer_window: u16,
-    /// Messages that this side sends before the first is acknowledged; of a stream, receives that it advertises at a time.
+    /// Messages that this side sends before the first is acknowledged; of a stream, receives that it advertises at a
+    /// time.
     pub send_credits: u16,
     /// Messages that this side takes before it acknowledges one; of a stream, adverts that it stores.
     pub recv_credits: u16,

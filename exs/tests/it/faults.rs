@@ -17,12 +17,24 @@ fn hello(is_stream: bool) -> Vec<u8> {
     hello
 }
 
-/// Connects a script to a socket, and greets.
-fn connect<K: Kind>(world: &World, script: &Script, options: &Options) -> Socket<K> {
+/// A kind of socket, and how a hello says it.
+trait Said: Kind {
+    const IS_STREAM: bool;
+}
+
+impl Said for Messages {
+    const IS_STREAM: bool = false;
+}
+
+impl Said for Stream {
+    const IS_STREAM: bool = true;
+}
+
+/// Connects a script to a socket.
+fn connect<K: Said>(world: &World, script: &Script, options: &Options) -> Socket<K> {
     let listener = world.server.listen::<K>(SocketAddr::new(LOCAL, 0), options).unwrap();
     let accepting = listener.accept();
-    let is_stream = std::any::type_name::<K>() == std::any::type_name::<Stream>();
-    let theirs = script.connect(listener.local_addr(), &hello(is_stream));
+    let theirs = script.connect(listener.local_addr(), &hello(K::IS_STREAM));
     assert_eq!((&theirs[..9], theirs.len()), (&b"weft-exs\x01"[..], 40));
     accepting.wait_timeout(PATIENCE).unwrap().unwrap()
 }
@@ -52,7 +64,7 @@ fn inline(fields: Fields) -> Vec<u8> {
 }
 
 /// Sends messages behind the greeting, or without it, and looks for the ABORT and its code.
-fn blame<K: Kind>(messages: &[Vec<u8>], fault: Fault) {
+fn blame<K: Said>(messages: &[Vec<u8>], fault: Fault) {
     let (world, script) = (World::new(), Script::new());
     let socket = connect::<K>(&world, &script, &OPTIONS);
     messages.iter().for_each(|message| script.send(message));

@@ -172,8 +172,8 @@ impl Sender {
         Ok(())
     }
 
-    /// Takes what goes on the wire next, if anything does: octets of the sends, or the answer to REVOKE, which is DATA of
-    /// no octets. The octets of DATA are those of `parts`, at most 31 elements of memory or one send. What stood in
+    /// Takes what goes on the wire next, if anything does: octets of the sends, or the answer to REVOKE, which is DATA
+    /// of no octets. The octets of DATA are those of `parts`, at most 31 elements of memory or one send. What stood in
     /// `parts` is gone.
     pub fn poll_transfer(&mut self, parts: &mut Vec<Part>) -> Option<Transfer> {
         parts.clear();
@@ -186,7 +186,8 @@ impl Sender {
         self.push(parts)
     }
 
-    /// The oldest DATA with octets of [`Self::poll_transfer`] that has not left for TCP has left, and its Writes with it.
+    /// The oldest DATA with octets of [`Self::poll_transfer`] that has not left for TCP has left, and its Writes with
+    /// it.
     pub fn handle_left(&mut self) {
         self.sends.handle_left();
     }
