@@ -8,7 +8,6 @@ use weft_rnic::{Config, Device, Ground, Progress};
 
 use crate::agenda::Agenda;
 use crate::alarm::Alarm;
-use crate::buf::Buf;
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::service::Service;
@@ -81,14 +80,6 @@ impl Context {
                 return device.into_iter().chain(socket).min();
             }
         }
-    }
-
-    /// Allocates and registers a buffer of zeroed octets.
-    ///
-    /// # Errors
-    /// [`Error::Memory`].
-    pub fn buffer(&self, len: usize) -> Result<Buf, Error> {
-        Ok(Buf::new(&self.service.pd, len)?)
     }
 
     /// Returns the device.

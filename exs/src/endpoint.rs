@@ -10,15 +10,13 @@ use crate::link::Link;
 
 /// What closes a socket when nobody has it any more.
 #[derive(Debug)]
-pub(crate) struct Handle {
-    pub(crate) endpoint: Arc<Endpoint>,
-    pub(crate) agenda: Arc<Agenda>,
-}
+pub(crate) struct Handle(pub(crate) Arc<Endpoint>);
 
 /// A socket, as the context has it.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     pub(crate) id: u64,
+    agenda: Arc<Agenda>,
     link: Mutex<Link>,
 }
 
@@ -32,35 +30,38 @@ pub(crate) trait Wanted: Send + Sync {
 }
 
 impl Endpoint {
-    pub(crate) const fn new(id: u64, link: Link) -> Self {
-        Self { id, link: Mutex::new(link) }
+    pub(crate) fn new(id: u64, agenda: &Arc<Agenda>, link: Link) -> Arc<Self> {
+        Arc::new(Self { id, agenda: Arc::clone(agenda), link: Mutex::new(link) })
     }
 
     /// Lets `act` change the link at a time, and does what follows from that.
-    pub(crate) fn with<R>(&self, agenda: &Agenda, act: impl FnOnce(&mut Link, Duration) -> R) -> R {
+    pub(crate) fn with<R>(&self, act: impl FnOnce(&mut Link, Duration) -> R) -> R {
         let mut link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = agenda.now();
+        let now = self.agenda.now();
         link.tell(now);
         let outcome = act(&mut link, now);
         link.perform(now);
-        let (next, is_over, wakers) = (link.next_time(), link.is_over(), link.take_wakers());
+        let (next, is_over, ended) = (link.next_time(), link.is_over(), link.take_ended());
         // After the unlock, another thread could have noted a later time already.
-        agenda.schedule(self.id, next.filter(|_| !is_over));
+        self.agenda.schedule(self.id, next.filter(|_| !is_over));
         drop(link);
         if is_over {
-            agenda.finish(self.id);
+            self.agenda.finish(self.id);
         }
-        wakers.into_iter().for_each(|waker| waker.wake());
+        // Memory that nobody wants any more is freed here, without the lock.
+        for ended in ended {
+            ended.waker.into_iter().for_each(Waker::wake);
+        }
         outcome
     }
 
-    pub(crate) fn cancel(&self, agenda: &Agenda, op: Option<weft_exs_core::Op>) -> usize {
-        self.with(agenda, |link, _| link.cancel(op))
+    pub(crate) fn cancel(&self, op: Option<weft_exs_core::Op>) -> usize {
+        self.with(|link, _| link.cancel(op))
     }
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.endpoint.with(&self.agenda, |link, now| link.close(now, None));
+        self.0.with(|link, now| link.close(now, None));
     }
 }

@@ -13,6 +13,8 @@ pub enum Error {
     InvalidOption(&'static str),
     /// The range is not within the buffer.
     Range,
+    /// The memory belongs to another context.
+    ForeignMemory,
     /// As many operations of this direction are under way as a socket takes, or as many events are reserved as the
     /// queue has. Take some and try again.
     Full,
@@ -47,6 +49,7 @@ impl fmt::Display for Error {
         match self {
             Self::InvalidOption(name) => write!(f, "the option {name} is out of its limits"),
             Self::Range => f.write_str("the range is not within the buffer"),
+            Self::ForeignMemory => f.write_str("the memory belongs to another context"),
             Self::Full => f.write_str("too many operations are under way: wait for one and try again"),
             Self::MessageSize => f.write_str("an operation has at most 2^32 - 1 octets"),
             Self::Refused(Some(code)) => write!(f, "the peer has rejected the connection: {code}"),

@@ -13,7 +13,9 @@
 //! objects    the queue pair, slots and ring of a socket
 //! pending    the outcome of an operation, or whom to tell
 //! agenda     when sockets have something to do: clock, timers, alarm
-//! buf        registered memory
+//! buf        registered memory that is the program's alone outside of operations
+//! memory     registered memory that operations share, and the octets of an operation
+//! window     the peer's way to the octets of an operation
 //! options, kind, error
 //! ```
 //! The rules of the protocol are those of the crate `weft-exs-core`, which has no device. Octets move from the user's
@@ -53,6 +55,7 @@ mod kind;
 mod link;
 mod listener;
 mod listening;
+mod memory;
 mod objects;
 mod op;
 mod options;
@@ -61,14 +64,16 @@ mod queue;
 mod service;
 mod socket;
 mod timers;
+mod window;
 
 pub use buf::Buf;
 pub use context::Context;
 pub use error::Error;
 pub use kind::{Kind, Messages, Stream};
 pub use listener::Listener;
-pub use op::Op;
+pub use memory::{Memory, Octets};
+pub use op::{Canceler, Op};
 pub use options::Options;
-pub use queue::{Event, Queue};
+pub use queue::{Place, Queue};
 pub use socket::Socket;
 pub use weft_exs_core::{Fault, Mode, Outcome, RejectCode};

@@ -8,13 +8,14 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use weft_exs_core::{Loss, Op, Outcome, RecvRequest, Role, SendRequest, Session, Terms};
-use weft_rnic::{Completion, DisconnectReason, Qp, Sge, Stag, Status};
+use weft_exs_core::{Kind, Loss, Op, Outcome, RecvRequest, Role, SendRequest, Session, Terms};
+use weft_rnic::{Completion, DisconnectReason, Qp, RegisterError, Sge, Stag, Status};
 
-use crate::buf::{Buf, Busy};
 use crate::error::Error;
+use crate::memory::Area;
 use crate::objects::{Objects, slot_of};
-use crate::pending::Pending;
+use crate::pending::{Pending, Settle};
+use crate::window::Window;
 
 mod performing;
 
@@ -23,6 +24,7 @@ mod performing;
 pub(crate) struct Link {
     objects: Objects,
     session: Session,
+    terms: Terms,
     stage: Stage,
     /// The requests in the send queue, oldest first: the operation of which the session hears then.
     posted: VecDeque<Option<Op>>,
@@ -33,6 +35,8 @@ pub(crate) struct Link {
     /// Elements of the next Write or message of a stream.
     gathered: Vec<Sge>,
     transfers: HashMap<Op, Transfer>,
+    /// Windows that no operation uses.
+    windows: Vec<Window>,
     /// Sends and receives among them.
     under_way: [usize; 2],
     last_op: u64,
@@ -41,8 +45,8 @@ pub(crate) struct Link {
     is_closed: bool,
     /// Who wants to hear of that.
     closing: Vec<Arc<Pending<Result<(), Error>>>>,
-    /// Whom to wake when the lock is free.
-    wakers: Vec<Waker>,
+    /// What has ended since the lock was taken.
+    ended: Vec<Ended>,
 }
 
 /// How far the connection has come.
@@ -62,16 +66,23 @@ enum Stage {
 /// An operation under way, with its memory.
 #[derive(Debug)]
 struct Transfer {
-    busy: Busy,
-    /// Where its octets begin.
-    start: usize,
-    len: u32,
+    area: Area,
+    /// The peer's way to the octets, if it needs one.
+    window: Option<Window>,
     direction: Direction,
-    pending: Arc<Pending<Ended>>,
+    /// Octets could not be copied to its memory.
+    has_faulted: bool,
+    pending: Arc<dyn Settle>,
 }
 
-/// How an operation ends: its outcome, and its memory.
-pub(crate) type Ended = (Result<Outcome, Error>, Buf);
+/// What is left of an operation that has ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// Whom to wake when the lock is free.
+    pub(crate) waker: Option<Waker>,
+    /// Memory and outcome, if nobody has them any more. They are dropped without the lock.
+    _transfer: Option<Transfer>,
+}
 
 /// What an operation does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +99,7 @@ impl Link {
     pub(crate) fn new(role: Role, objects: Objects, terms: &Terms) -> Self {
         Self {
             session: Session::new(role, terms),
+            terms: *terms,
             objects,
             stage: match role {
                 Role::Initiator => Stage::Open,
@@ -98,12 +110,13 @@ impl Link {
             header: 0,
             gathered: Vec::new(),
             transfers: HashMap::new(),
+            windows: Vec::new(),
             under_way: [0; 2],
             last_op: 0,
             has_timed_out: false,
             is_closed: false,
             closing: Vec::new(),
-            wakers: Vec::new(),
+            ended: Vec::new(),
         }
     }
 
@@ -123,32 +136,35 @@ impl Link {
         self.session.handle_time(now);
     }
 
-    /// Starts an operation on octets of a buffer. Returns its name. If it cannot be started it ends at once.
+    /// Starts an operation on octets of memory. Returns its name. If it cannot be started it ends at once.
     pub(crate) fn start(
         &mut self,
-        (buf, start, len): (Buf, usize, u32),
+        area: Area,
         direction: Direction,
-        pending: &Arc<Pending<Ended>>,
+        pending: Arc<dyn Settle>,
         now: Duration,
     ) -> Op {
         let is_full = self.under_way[direction.index()] >= MAX_OPERATIONS;
         self.under_way[direction.index()] += 1;
         self.last_op += 1;
         let op = Op(self.last_op);
-        let busy = buf.into_busy();
-        let (stag, to) = (busy.stag(), start as u64);
-        self.transfers.insert(op, Transfer { busy, start, len, direction, pending: Arc::clone(pending) });
+        let window = self.window(direction, area.len);
+        let refused = if is_full { Some(Error::Full) } else { window.as_ref().err().map(|error| Error::Memory(*error)) };
+        let window = window.ok().flatten();
+        let (len, to) = (area.len, area.tagged_offset());
+        let stag = window.as_ref().map_or(Stag(0), Window::stag);
+        self.transfers.insert(op, Transfer { area, window, direction, has_faulted: false, pending });
         let options = &self.objects.options;
         let deadline = |timeout: Option<Duration>| timeout.map(|timeout| now.saturating_add(timeout));
-        let started = match direction {
-            _ if is_full => Err(Error::Full),
-            Direction::Send => {
+        let started = match (refused, direction) {
+            (Some(error), _) => Err(error),
+            (None, Direction::Send) => {
                 let deadline = deadline(options.send_timeout);
                 self.session
                     .send(SendRequest { op, len, elements: 1, stag, to, deadline })
                     .map_err(Error::from)
             }
-            Direction::Receive { waits_for_all } => {
+            (None, Direction::Receive { waits_for_all }) => {
                 let deadline = deadline(options.recv_timeout);
                 let is_in_place = false;
                 let request = RecvRequest { op, len, is_in_place, waits_for_all, stag, to, deadline };
@@ -176,7 +192,7 @@ impl Link {
     /// Closes the socket, by its option at the latest.
     pub(crate) fn close(&mut self, now: Duration, pending: Option<Arc<Pending<Result<(), Error>>>>) {
         if self.is_closed {
-            self.wakers.extend(pending.and_then(|pending| pending.settle(Ok(()))));
+            self.tell_closed(pending);
         } else {
             self.closing.extend(pending);
             self.session.close(now.saturating_add(self.objects.options.linger));
@@ -232,8 +248,28 @@ impl Link {
         self.is_closed && self.stage == Stage::Gone && self.session.is_idle()
     }
 
-    pub(crate) fn take_wakers(&mut self) -> Vec<Waker> {
-        core::mem::take(&mut self.wakers)
+    pub(crate) fn take_ended(&mut self) -> Vec<Ended> {
+        core::mem::take(&mut self.ended)
+    }
+
+    /// Returns a window for an operation, if it needs one.
+    ///
+    /// # Errors
+    /// [`RegisterError`].
+    fn window(&mut self, direction: Direction, len: u32) -> Result<Option<Window>, RegisterError> {
+        let is_needed = match (self.terms.kind, direction) {
+            (Kind::Message, Direction::Send) => len > self.terms.immediate,
+            (Kind::Stream, Direction::Receive { .. }) => len > 0,
+            _ => false,
+        };
+        let new = || Window::new(&self.objects.pd);
+        is_needed.then(|| self.windows.pop().map_or_else(new, Ok)).transpose()
+    }
+
+    /// Tells those who want to hear that the socket is closed.
+    fn tell_closed(&mut self, closing: impl IntoIterator<Item = Arc<Pending<Result<(), Error>>>>) {
+        let wakers = closing.into_iter().map(|pending| pending.settle(Ok(())));
+        self.ended.extend(wakers.map(|waker| Ended { waker, _transfer: None }));
     }
 
     fn handle(&mut self, completion: &Completion) {
@@ -255,9 +291,12 @@ impl Link {
 
     /// Gives an operation's memory back to the user. Nothing that was posted names it.
     fn complete(&mut self, op: Op, result: Result<Outcome, Error>) {
-        let Some(Transfer { busy, direction, pending, .. }) = self.transfers.remove(&op) else { return };
-        self.under_way[direction.index()] -= 1;
-        self.wakers.extend(pending.settle((result, busy.into_buf())));
+        let Some(mut transfer) = self.transfers.remove(&op) else { return };
+        self.under_way[transfer.direction.index()] -= 1;
+        self.windows.extend(transfer.window.take());
+        let result = if transfer.has_faulted { Err(Error::Memory(RegisterError::Fault)) } else { result };
+        let waker = transfer.pending.end(result);
+        self.ended.push(Ended { waker, _transfer: Some(transfer) });
     }
 }
 

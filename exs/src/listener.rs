@@ -47,7 +47,7 @@ impl<K: Kind> Listener<K> {
         let pending = Pending::new();
         match self.listening.take(|| Box::new(Awaited::new(&pending, &service))) {
             Some(handle) => Op::ended(Arc::clone(&service), Ok(Socket::new(handle, service))),
-            None => Op::new(service, pending, None),
+            None => Op::new(service, pending),
         }
     }
 

@@ -16,6 +16,8 @@ pub(crate) struct Objects {
     /// Headers of messages, one for each entry of the send queue.
     pub(crate) headers: Block,
     pub(crate) ring: Option<Mr>,
+    /// For windows.
+    pub(crate) pd: Pd,
     pub(crate) options: Options,
     pub(crate) kind: Kind,
 }
@@ -48,7 +50,7 @@ impl Objects {
         } else {
             None
         };
-        Ok(Self { qp, cq, slots, headers, ring, options: *options, kind })
+        Ok(Self { qp, cq, slots, headers, ring, pd: pd.clone(), options: *options, kind })
     }
 
     /// Returns what this side tells at the start.

@@ -7,38 +7,46 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use weft_exs_core::Outcome;
+use weft_rnic::Until;
 
-use crate::buf::Buf;
 use crate::endpoint::Endpoint;
-use crate::error::Error;
 use crate::pending::Pending;
-use crate::queue::{Event, Queue};
+use crate::queue::Place;
 use crate::service::Service;
 
 /// An operation under way: a future, which any executor polls, or a value to wait for.
 ///
-/// Dropping it detaches it: the transfer goes on, and its buffer is freed behind it.
+/// Dropping it detaches it: the transfer goes on, and its memory is freed behind it.
 #[must_use = "a dropped operation goes on, but nobody hears of its end"]
 pub struct Op<T> {
     pending: Arc<Pending<T>>,
     service: Arc<Service>,
-    /// The socket and the name of the operation there, if it can be canceled.
-    target: Option<(Arc<Endpoint>, weft_exs_core::Op)>,
+    canceler: Canceler,
 }
 
+/// Cancels an operation, also one that ends as an event.
+#[derive(Clone, Debug)]
+pub struct Canceler(Option<(Arc<Endpoint>, weft_exs_core::Op)>);
+
 impl<T> Op<T> {
-    pub(crate) const fn new(
+    /// Makes an operation that cannot be canceled.
+    pub(crate) const fn new(service: Arc<Service>, pending: Arc<Pending<T>>) -> Self {
+        Self { pending, service, canceler: Canceler(None) }
+    }
+
+    /// Makes an operation of a socket, which has this name there.
+    pub(crate) const fn of_socket(
         service: Arc<Service>,
         pending: Arc<Pending<T>>,
-        target: Option<(Arc<Endpoint>, weft_exs_core::Op)>,
+        endpoint: Arc<Endpoint>,
+        op: weft_exs_core::Op,
     ) -> Self {
-        Self { pending, service, target }
+        Self { pending, service, canceler: Canceler(Some((endpoint, op))) }
     }
 
     /// Makes an operation that has ended already.
     pub(crate) fn ended(service: Arc<Service>, outcome: T) -> Self {
-        Self { pending: Pending::ended(outcome), service, target: None }
+        Self::new(service, Pending::ended(outcome))
     }
 
     /// Blocks until the operation has ended.
@@ -47,7 +55,7 @@ impl<T> Op<T> {
     /// [`Context::drive`](crate::Context::drive) another thread has to do that.
     pub fn wait(self) -> T {
         loop {
-            if let Some(outcome) = self.service.wait(None, |waker| self.pending.take(waker)) {
+            if let Some(outcome) = self.service.wait(Until::Event, |waker| self.pending.take(waker)) {
                 return outcome;
             }
         }
@@ -58,30 +66,43 @@ impl<T> Op<T> {
     /// # Errors
     /// The operation, which goes on.
     pub fn wait_timeout(self, timeout: Duration) -> Result<T, Self> {
-        self.service.wait(Some(timeout), |waker| self.pending.take(waker)).ok_or(self)
+        self.wait_until(Until::Time(timeout))
+    }
+
+    /// Blocks until the operation has ended, or until a time, or a signal.
+    ///
+    /// # Errors
+    /// The operation, which goes on.
+    pub fn wait_until(self, until: Until<'_>) -> Result<T, Self> {
+        self.service.wait(until, |waker| self.pending.take(waker)).ok_or(self)
     }
 
     /// Cancels the operation. Returns whether it has begun to end so: its outcome is the truth, for a receive of a
     /// stream may have met octets meanwhile. A message that the peer knows of cannot be canceled.
     pub fn cancel(&self) -> bool {
-        self.target.as_ref().is_some_and(|(socket, op)| socket.cancel(self.service.agenda(), Some(*op)) > 0)
+        self.canceler.cancel()
+    }
+
+    /// Returns what cancels the operation later.
+    #[must_use]
+    pub fn canceler(&self) -> Canceler {
+        self.canceler.clone()
+    }
+
+    /// Has the operation end as an event in this place: what `event` makes of its outcome. An operation that has ended
+    /// already makes its event at once.
+    ///
+    /// `event` only makes a value. It calls nothing of a socket or of a queue, which may be locked.
+    pub fn on<E: Send + 'static>(self, place: Place<E>, event: impl FnOnce(T) -> E + Send + 'static) {
+        self.pending.hand_to(move |outcome| place.post(event(outcome)));
     }
 }
 
-impl Op<(Result<Outcome, Error>, Buf)> {
-    /// Has the operation end as an event of this queue, with this handle. An operation that has ended already makes its
-    /// event at once.
-    ///
-    /// # Errors
-    /// [`Error::Full`] with the operation: as many events are reserved as the queue has.
-    pub fn on(self, queue: &Queue, handle: u64) -> Result<(), (Error, Self)> {
-        if !queue.reserve() {
-            return Err((Error::Full, self));
-        }
-        let queue = queue.clone();
-        let post = move |(result, buf)| queue.post(Event { handle, result, buf });
-        self.pending.hand_to(post);
-        Ok(())
+impl Canceler {
+    /// As [`Op::cancel`].
+    #[expect(clippy::must_use_candidate, reason = "the outcome of the operation tells as well")]
+    pub fn cancel(&self) -> bool {
+        self.0.as_ref().is_some_and(|(socket, op)| socket.cancel(Some(*op)) > 0)
     }
 }
 

@@ -4,9 +4,15 @@ use core::fmt;
 use core::task::Waker;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use weft_exs_core::Outcome;
+
+use crate::error::Error;
+
 /// What the socket and the user share of an operation.
 pub(crate) struct Pending<T> {
     state: Mutex<State<T>>,
+    /// The outcome of a transfer that does not end, with the user's memory. Nobody reaches it before the end.
+    loan: Mutex<Option<T>>,
 }
 
 enum State<T> {
@@ -19,9 +25,33 @@ enum State<T> {
     Taken,
 }
 
+/// How a transfer is told its end.
+pub(crate) trait Settle: Send + Sync {
+    /// Gives the memory back to the user with the result, and returns whom to wake. The caller wakes when it holds no
+    /// lock.
+    fn end(&self, result: Result<Outcome, Error>) -> Option<Waker>;
+}
+
+impl<M: Send> Settle for Pending<(Result<Outcome, Error>, M)> {
+    fn end(&self, result: Result<Outcome, Error>) -> Option<Waker> {
+        let (_, memory) = self.take_loan()?;
+        self.settle((result, memory))
+    }
+}
+
 impl<T> Pending<T> {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self { state: Mutex::new(State::UnderWay(None)) })
+        Arc::new(Self { state: Mutex::new(State::UnderWay(None)), loan: Mutex::new(None) })
+    }
+
+    /// Makes a transfer, whose memory is in `loan`.
+    pub(crate) fn lent(loan: T) -> Arc<Self> {
+        Arc::new(Self { state: Mutex::new(State::UnderWay(None)), loan: Mutex::new(Some(loan)) })
+    }
+
+    /// Makes an operation that has ended already.
+    pub(crate) fn ended(outcome: T) -> Arc<Self> {
+        Arc::new(Self { state: Mutex::new(State::Done(outcome)), loan: Mutex::new(None) })
     }
 
     /// Stores the outcome, and returns whom to wake. The caller wakes when it holds no lock.
@@ -42,11 +72,6 @@ impl<T> Pending<T> {
                 None
             }
         }
-    }
-
-    /// Makes an operation that has ended already.
-    pub(crate) fn ended(outcome: T) -> Arc<Self> {
-        Arc::new(Self { state: Mutex::new(State::Done(outcome)) })
     }
 
     /// Takes the outcome; before there is one, leaves a waker.
@@ -81,6 +106,10 @@ impl<T> Pending<T> {
         matches!(*self.state(), State::Done(_))
     }
 
+    pub(crate) fn take_loan(&self) -> Option<T> {
+        self.loan.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
     fn state(&self) -> MutexGuard<'_, State<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -89,5 +118,11 @@ impl<T> Pending<T> {
 impl<T> fmt::Debug for Pending<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Pending")
+    }
+}
+
+impl fmt::Debug for dyn Settle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Settle")
     }
 }

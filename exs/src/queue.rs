@@ -1,5 +1,6 @@
 //! Queues of events, for callers without futures.
 
+use core::fmt;
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,44 +8,33 @@ use std::task::Waker;
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
-use weft_exs_core::Outcome;
+use weft_rnic::Until;
 
-use crate::buf::Buf;
 use crate::context::Context;
 use crate::error::Error;
 use crate::service::Service;
 
-/// A queue of events. An operation goes there by [`Op::on`](crate::Op::on). Clones are handles to the same queue.
+/// A queue of events of the caller's type. An operation makes one there when it ends ([`Op::on`](crate::Op::on)).
+/// Clones are handles to the same queue.
 ///
 /// Its descriptor is readable exactly while an event waits.
-#[derive(Clone, Debug)]
-pub struct Queue {
-    shared: Arc<Shared>,
+pub struct Queue<E> {
+    shared: Arc<Shared<E>>,
     service: Arc<Service>,
 }
 
-/// An operation that has ended.
-#[derive(Debug)]
-pub struct Event {
-    /// The handle that [`Op::on`](crate::Op::on) was given.
-    pub handle: u64,
-    /// How it has ended.
-    pub result: Result<Outcome, Error>,
-    /// Its memory.
-    pub buf: Buf,
-}
+/// A place for an event of a queue. Dropping it gives it back.
+pub struct Place<E>(Option<Arc<Shared<E>>>);
 
-#[derive(Debug)]
-struct Shared {
+struct Shared<E> {
     depth: usize,
-    state: Mutex<State>,
+    state: Mutex<State<E>>,
     fd: OwnedFd,
 }
 
-#[derive(Debug, Default)]
-struct State {
-    events: VecDeque<Event>,
-    /// Operations under way that end here.
+struct State<E> {
+    events: VecDeque<E>,
+    /// Places that were given out.
     reserved: usize,
     /// Threads that wait, with the number of events that each waits for.
     waiters: Vec<(usize, Waker)>,
@@ -55,22 +45,40 @@ impl Context {
     ///
     /// # Errors
     /// [`Error::InvalidOption`], or [`Error::System`] when the system has no descriptor left.
-    pub fn queue(&self, depth: usize) -> Result<Queue, Error> {
+    pub fn queue<E>(&self, depth: usize) -> Result<Queue<E>, Error> {
         if !(1..=MAX_DEPTH).contains(&depth) {
             return Err(Error::InvalidOption("depth"));
         }
         let fd = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
-        let shared = Arc::new(Shared { depth, state: Mutex::default(), fd });
+        let state = State { events: VecDeque::new(), reserved: 0, waiters: Vec::new() };
+        let shared = Arc::new(Shared { depth, state: Mutex::new(state), fd });
         Ok(Queue { shared, service: Arc::clone(self.service()) })
     }
 }
 
-impl Queue {
+impl<E> Queue<E> {
+    /// Reserves a place for an event.
+    ///
+    /// # Errors
+    /// [`Error::Full`]: as many events and places are there as the queue has.
+    pub fn reserve(&self) -> Result<Place<E>, Error> {
+        let mut state = self.shared.state();
+        if state.reserved + state.events.len() >= self.shared.depth {
+            return Err(Error::Full);
+        }
+        state.reserved += 1;
+        drop(state);
+        Ok(Place(Some(Arc::clone(&self.shared))))
+    }
+
     /// Returns the next event, if there is one. It does not wait.
-    pub fn next(&self) -> Option<Event> {
-        let mut out = Vec::new();
-        self.take(1, &mut out);
-        out.pop()
+    pub fn next(&self) -> Option<E> {
+        let mut state = self.shared.state();
+        let event = state.events.pop_front()?;
+        if state.events.is_empty() {
+            self.shared.clear();
+        }
+        Some(event)
     }
 
     /// Blocks until `at_least` events are there, or the time is over, and moves those that are there to the end of
@@ -82,11 +90,22 @@ impl Queue {
         at_least: usize,
         at_most: usize,
         timeout: Option<Duration>,
-        out: &mut Vec<Event>,
+        out: &mut Vec<E>,
+    ) -> usize {
+        self.wait_until(at_least, at_most, Until::timeout(timeout), out)
+    }
+
+    /// As [`Self::wait`], until a time, or a signal.
+    pub fn wait_until(
+        &self,
+        at_least: usize,
+        at_most: usize,
+        until: Until<'_>,
+        out: &mut Vec<E>,
     ) -> usize {
         let wanted = at_least.min(at_most).min(self.shared.depth);
         let is_there = |waker: &Waker| {
-            let mut state = self.state();
+            let mut state = self.shared.state();
             let is_there = state.events.len() >= wanted;
             state.waiters.retain(|(_, other)| !other.will_wake(waker));
             if !is_there {
@@ -94,53 +113,95 @@ impl Queue {
             }
             is_there.then_some(())
         };
-        self.service.wait(timeout, is_there);
-        self.take(at_most, out)
-    }
-
-    /// Reserves an event. Returns whether there was room.
-    pub(crate) fn reserve(&self) -> bool {
-        let mut state = self.state();
-        let has_room = state.reserved + state.events.len() < self.shared.depth;
-        state.reserved += usize::from(has_room);
-        has_room
-    }
-
-    /// Puts an event in the place that was reserved for it.
-    pub(crate) fn post(&self, event: Event) {
-        let mut state = self.state();
-        state.reserved = state.reserved.saturating_sub(1);
-        if state.events.is_empty() {
-            // An eventfd refuses only when its counter is at the top. Then it is readable already.
-            let _readable = rustix::io::write(&self.shared.fd, &1_u64.to_ne_bytes());
-        }
-        state.events.push_back(event);
-        let there = state.events.len();
-        let met: Vec<(usize, Waker)> = state.waiters.extract_if(.., |(wanted, _)| *wanted <= there).collect();
-        drop(state);
-        met.into_iter().for_each(|(_, waker)| waker.wake());
-    }
-
-    fn take(&self, at_most: usize, out: &mut Vec<Event>) -> usize {
-        let mut state = self.state();
+        self.service.wait(until, is_there);
+        let mut state = self.shared.state();
         let taken = at_most.min(state.events.len());
         out.extend(state.events.drain(..taken));
         if taken > 0 && state.events.is_empty() {
-            let mut count = [0; 8];
-            // It fails only if it is not readable, which is what is wanted.
-            let _cleared = rustix::io::read(&self.shared.fd, &mut count);
+            self.shared.clear();
         }
         taken
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns how many events wait.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.shared.state().events.len()
+    }
+
+    /// Returns whether none waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 }
 
-impl AsFd for Queue {
+impl<E> Place<E> {
+    /// Puts an event there.
+    pub fn post(mut self, event: E) {
+        if let Some(shared) = self.0.take() {
+            shared.post(event);
+        }
+    }
+}
+
+impl<E> Shared<E> {
+    /// Puts an event in a place that was reserved.
+    fn post(&self, event: E) {
+        let mut state = self.state();
+        state.reserved = state.reserved.saturating_sub(1);
+        if state.events.is_empty() {
+            // An eventfd refuses only when its counter is at the top. Then it is readable already.
+            let _readable = rustix::io::write(&self.fd, &1_u64.to_ne_bytes());
+        }
+        state.events.push_back(event);
+        let there = state.events.len();
+        while let Some(met) = state.waiters.iter().position(|(wanted, _)| *wanted <= there) {
+            state.waiters.swap_remove(met).1.wake();
+        }
+    }
+
+    /// Makes the descriptor not readable.
+    fn clear(&self) {
+        // It fails only if it is not readable, which is what is wanted.
+        let _cleared = rustix::io::read(&self.fd, &mut [0; 8]);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<E>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<E> Drop for Place<E> {
+    fn drop(&mut self) {
+        if let Some(shared) = self.0.take() {
+            let mut state = shared.state();
+            state.reserved = state.reserved.saturating_sub(1);
+        }
+    }
+}
+
+impl<E> Clone for Queue<E> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared), service: Arc::clone(&self.service) }
+    }
+}
+
+impl<E> AsFd for Queue<E> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.shared.fd.as_fd()
+    }
+}
+
+impl<E> fmt::Debug for Queue<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue").field("depth", &self.shared.depth).field("len", &self.len()).finish_non_exhaustive()
+    }
+}
+
+impl<E> fmt::Debug for Place<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Place")
     }
 }
 

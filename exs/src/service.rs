@@ -72,7 +72,7 @@ impl Service {
         })
     }
 
-    pub(crate) fn agenda(&self) -> &Agenda {
+    pub(crate) const fn agenda(&self) -> &Arc<Agenda> {
         &self.agenda
     }
 
@@ -81,10 +81,10 @@ impl Service {
         self.table().sockets.len()
     }
 
-    /// Blocks until `take` returns something, at most for this time. `take` is called again when its waker is woken.
+    /// Blocks until `take` returns something, at most so long. `take` is called again when its waker is woken.
     pub(crate) fn wait<T>(
         self: &Arc<Self>,
-        timeout: Option<Duration>,
+        until: Until<'_>,
         mut take: impl FnMut(&Waker) -> Option<T>,
     ) -> Option<T> {
         let spare = self.alarms.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -93,14 +93,14 @@ impl Service {
             Err(_no_descriptor) => {
                 // Without a descriptor to sleep on, it looks now and then.
                 self.turn();
-                std::thread::sleep(timeout.unwrap_or(LOOK).min(LOOK));
+                std::thread::sleep(LOOK);
                 return take(Waker::noop());
             }
         };
         let waker = Waker::from(Arc::clone(&alarm));
         let hold = || self.completions.hold();
         let outcome = take(&waker).or_else(|| {
-            self.device.wait_until(alarm.as_fd(), Until::timeout(timeout), hold, || {
+            self.device.wait_until(alarm.as_fd(), until, hold, || {
                 alarm.clear();
                 self.turn();
                 take(&waker)
@@ -132,7 +132,7 @@ impl Service {
             }
             drop(table);
             if let Some(socket) = socket {
-                socket.with(&self.agenda, |link, now| link.collect(now));
+                socket.with(|link, now| link.collect(now));
             }
         }
         has_done |= self.handle_notices();
@@ -140,7 +140,7 @@ impl Service {
             has_done = true;
             if let Some(socket) = self.socket(id) {
                 // Each turn of a socket begins with the time.
-                socket.with(&self.agenda, |_, _| ());
+                socket.with(|_, _| ());
             }
         }
         for id in self.agenda.take_over() {

@@ -2,7 +2,7 @@
 
 use core::fmt;
 use core::marker::PhantomData;
-use core::ops::{Bound, RangeBounds};
+use core::ops::RangeBounds;
 use core::task::Waker;
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use weft_exs_core::Outcome;
 
-use crate::buf::Buf;
 use crate::context::Context;
 use crate::endpoint::{Handle, Wanted};
 use crate::error::Error;
 use crate::kind::Kind;
 use crate::link::{Direction, Link};
+use crate::memory::{Area, Octets};
 use crate::op::Op;
 use crate::options::Options;
 use crate::pending::Pending;
@@ -42,7 +42,7 @@ impl Context {
         let pending = Pending::new();
         let wanted = Box::new(Awaited::new(&pending, &service));
         match service.connect(K::CARRIED, peer, options, wanted) {
-            Ok(()) => Op::new(service, pending, None),
+            Ok(()) => Op::new(service, pending),
             Err(error) => Op::ended(service, Err(error)),
         }
     }
@@ -71,21 +71,29 @@ impl<K: Kind> Socket<K> {
         Self { handle, service, kind: PhantomData }
     }
 
-    /// Sends octets of a buffer: as one message, or as the next octets of a stream. Sends take their turn in the order
+    /// Sends octets of memory: as one message, or as the next octets of a stream. Sends take their turn in the order
     /// of their starts.
     ///
     /// A message has been sent when the peer has taken it: the octets are in the peer's memory. Octets of a stream have
-    /// been sent when the buffer is free. The outcome comes with the buffer, in every case.
-    pub fn send(&self, buf: Buf, range: impl RangeBounds<usize>) -> Op<(Result<Outcome, Error>, Buf)> {
-        self.start(buf, &range, Direction::Send)
+    /// been sent when the memory is free. The outcome comes with the memory, in every case.
+    pub fn send<M: Octets>(
+        &self,
+        memory: M,
+        range: impl RangeBounds<usize>,
+    ) -> Op<(Result<Outcome, Error>, M)> {
+        self.start(memory, &range, Direction::Send)
     }
 
     /// Receives the next message into a buffer, or the next octets of a stream, as many as are there. Receives take
     /// their turn in the order of their starts. Of a message that is longer the rest is lost, which
     /// [`Outcome::is_truncated`] tells. A receive of no octets in the mode [`Mode::End`](crate::Mode::End) says that
     /// the peer sends nothing more.
-    pub fn recv(&self, buf: Buf, range: impl RangeBounds<usize>) -> Op<(Result<Outcome, Error>, Buf)> {
-        self.start(buf, &range, Direction::Receive { waits_for_all: false })
+    pub fn recv<M: Octets>(
+        &self,
+        memory: M,
+        range: impl RangeBounds<usize>,
+    ) -> Op<(Result<Outcome, Error>, M)> {
+        self.start(memory, &range, Direction::Receive { waits_for_all: false })
     }
 
     /// Sends nothing more behind what was started. The peer hears of it.
@@ -101,7 +109,7 @@ impl<K: Kind> Socket<K> {
     /// Cancels all operations. Returns how many have begun to end so.
     #[expect(clippy::must_use_candidate, reason = "the outcomes of the operations tell as well")]
     pub fn cancel_all(&self) -> usize {
-        self.handle.endpoint.cancel(&self.handle.agenda, None)
+        self.handle.0.cancel(None)
     }
 
     /// Closes the socket: sends what was started, and waits for the peer to do the same, within the time that
@@ -110,7 +118,7 @@ impl<K: Kind> Socket<K> {
     pub fn close(&self) -> Op<Result<(), Error>> {
         let pending = Pending::new();
         self.with(|link, now| link.close(now, Some(Arc::clone(&pending))));
-        Op::new(Arc::clone(&self.service), pending, None)
+        Op::new(Arc::clone(&self.service), pending)
     }
 
     /// Returns the own end and the peer's; `None` when the connection has ended.
@@ -119,32 +127,36 @@ impl<K: Kind> Socket<K> {
         self.with(|link, _| link.qp().addresses())
     }
 
-    fn start(
+    fn start<M: Octets>(
         &self,
-        buf: Buf,
+        memory: M,
         range: &impl RangeBounds<usize>,
         direction: Direction,
-    ) -> Op<(Result<Outcome, Error>, Buf)> {
+    ) -> Op<(Result<Outcome, Error>, M)> {
         let service = Arc::clone(&self.service);
-        let (start, len) = match part(range, buf.len()) {
-            Ok(part) => part,
-            Err(error) => return Op::ended(service, (Err(error), buf)),
+        let area = match Area::new(&memory, range, &service, direction != Direction::Send) {
+            Ok(area) => area,
+            Err(error) => return Op::ended(service, (Err(error), memory)),
         };
-        let pending = Pending::new();
-        let op = service
-            .assisting(|| self.with(|link, now| link.start((buf, start, len), direction, &pending, now)));
-        Op::new(service, pending, Some((Arc::clone(&self.handle.endpoint), op)))
+        let pending = Pending::lent((Err(Error::Canceled), memory));
+        let told = Arc::clone(&pending);
+        let op = service.assisting(|| self.with(|link, now| link.start(area, direction, told, now)));
+        Op::of_socket(service, pending, Arc::clone(&self.handle.0), op)
     }
 
     fn with<R>(&self, act: impl FnOnce(&mut Link, Duration) -> R) -> R {
-        self.handle.endpoint.with(&self.handle.agenda, act)
+        self.handle.0.with(act)
     }
 }
 
 impl Socket<crate::Stream> {
     /// As [`Self::recv`]; the receive ends when it is full, or the peer sends nothing more (MSG_WAITALL).
-    pub fn recv_all(&self, buf: Buf, range: impl RangeBounds<usize>) -> Op<(Result<Outcome, Error>, Buf)> {
-        self.start(buf, &range, Direction::Receive { waits_for_all: true })
+    pub fn recv_all<M: Octets>(
+        &self,
+        memory: M,
+        range: impl RangeBounds<usize>,
+    ) -> Op<(Result<Outcome, Error>, M)> {
+        self.start(memory, &range, Direction::Receive { waits_for_all: true })
     }
 }
 
@@ -157,47 +169,6 @@ impl<K> Clone for Socket<K> {
 
 impl<K> fmt::Debug for Socket<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Socket").field("id", &self.handle.endpoint.id).finish_non_exhaustive()
-    }
-}
-
-/// Returns where a range begins, and how many octets it has.
-///
-/// # Errors
-/// [`Error::Range`], [`Error::MessageSize`].
-fn part(range: &impl RangeBounds<usize>, len: usize) -> Result<(usize, u32), Error> {
-    let start = match range.start_bound() {
-        Bound::Included(start) => Some(*start),
-        Bound::Excluded(before) => before.checked_add(1),
-        Bound::Unbounded => Some(0),
-    };
-    let end = match range.end_bound() {
-        Bound::Included(last) => last.checked_add(1),
-        Bound::Excluded(end) => Some(*end),
-        Bound::Unbounded => Some(len),
-    };
-    let (start, end) = start.zip(end).filter(|(_, end)| *end <= len).ok_or(Error::Range)?;
-    let octets = end.checked_sub(start).ok_or(Error::Range)?;
-    Ok((start, u32::try_from(octets).map_err(|_| Error::MessageSize)?))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_range_is_within_the_buffer() {
-        assert_eq!(part(&(..), 9), Ok((0, 9)));
-        assert_eq!(part(&(..9), 9), Ok((0, 9)));
-        assert_eq!(part(&(9..), 9), Ok((9, 0)));
-        assert_eq!(part(&(2..=4), 9), Ok((2, 3)));
-        assert_eq!(part(&(Bound::Excluded(2), Bound::Unbounded), 9), Ok((3, 6)));
-        assert_eq!(part(&(..10), 9), Err(Error::Range));
-        assert_eq!(part(&(10..), 9), Err(Error::Range));
-        assert_eq!(part(&(0..=usize::MAX), 9), Err(Error::Range));
-        #[expect(clippy::reversed_empty_ranges, reason = "a caller may err")]
-        let reversed = 5..4;
-        assert_eq!(part(&reversed, 9), Err(Error::Range));
-        assert_eq!(part(&(..), 1 << 32), Err(Error::MessageSize));
+        f.debug_struct("Socket").field("id", &self.handle.0.id).finish_non_exhaustive()
     }
 }

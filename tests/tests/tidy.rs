@@ -142,7 +142,7 @@ const CRATES: [&str; 17] = [
     "sockets", "group", "exs", "tests", "fuzz",
 ];
 /// The files with unsafe code, or their folder, each with its reason. There is no other list.
-const UNSAFE: [(&str, &str); 32] = [
+const UNSAFE: [(&str, &str); 33] = [
     ("verbs/src/copy.rs", "tells what the copies of registered memory need"),
     ("verbs/src/copy/", "copies and exchanges of memory that others change or take away"),
     ("verbs/src/guard.rs", "the handler of faults in those copies"),
@@ -163,6 +163,7 @@ const UNSAFE: [(&str, &str); 32] = [
     ("capi/group/src/c/", "the boundary to C"),
     ("capi/src/raw/", "memory that C sees, signals, the host's addresses, and where a call comes from"),
     ("exs/src/buf.rs", "slices of registered memory, while no request and no window names it"),
+    ("exs/src/memory.rs", "memory of the caller's, for operations"),
     ("sockets/src/memory.rs", "mappings of memory that other processes change"),
     ("sockets/daemon/src/kernel.rs", "calls that rustix lacks"),
     ("sockets/preload/src/buffers.rs", "the buffers of a program's calls"),

@@ -34,16 +34,16 @@ impl Link {
         match action {
             Action::Recv { slot } => self.objects.post_slot(slot),
             Action::Bind { op } => {
-                let bind = self.transfers.get_mut(&op).map(|transfer| {
-                    let Transfer { busy, start, len, .. } = transfer;
-                    busy.bind(*start, *len, Access::REMOTE_READ)
+                let bind = self.transfers.get_mut(&op).and_then(|Transfer { area, window, .. }| {
+                    window.as_mut().map(|window| window.bind(area, 0, area.len, Access::REMOTE_READ))
                 });
                 self.post(bind, &[], Some(op));
             }
             Action::BindPart { op, at, len, stag } => {
-                let bind = self.transfers.get_mut(&op).map(|transfer| {
-                    debug_assert_eq!(transfer.busy.stag(), stag, "both count the keys");
-                    transfer.busy.bind(transfer.start + at as usize, len, Access::REMOTE_WRITE)
+                let bind = self.transfers.get_mut(&op).and_then(|Transfer { area, window, .. }| {
+                    let window = window.as_mut()?;
+                    debug_assert_eq!(window.stag(), stag, "both count the keys");
+                    Some(window.bind(area, at, len, Access::REMOTE_WRITE))
                 });
                 self.post(bind, &[], None);
             }
@@ -64,8 +64,8 @@ impl Link {
             Action::Send(outgoing) => self.send(&outgoing),
             Action::Copy { from, to, len } => self.copy(from, to, len),
             Action::Revoke { op } => {
-                if let Some(transfer) = self.transfers.get(&op) {
-                    transfer.busy.revoke(&self.objects.qp);
+                if let Some(window) = self.transfers.get(&op).and_then(|transfer| transfer.window.as_ref()) {
+                    window.revoke(&self.objects.qp);
                 }
             }
             Action::Complete { op, result } => self.complete(op, result.map_err(Into::into)),
@@ -82,7 +82,7 @@ impl Link {
             Action::Closed => {
                 self.is_closed = true;
                 let closing = core::mem::take(&mut self.closing);
-                self.wakers.extend(closing.into_iter().filter_map(|pending| pending.settle(Ok(()))));
+                self.tell_closed(closing);
             }
         }
     }
@@ -96,7 +96,7 @@ impl Link {
         let mut sges = core::mem::take(&mut self.gathered);
         sges.insert(0, self.objects.headers.sge(header, HEADER));
         if let Some(op) = outgoing.payload {
-            let len = self.transfers.get(&op).map_or(0, |transfer| transfer.len);
+            let len = self.transfers.get(&op).map_or(0, |transfer| transfer.area.len);
             sges.extend(self.element(op, 0, len).filter(|_| len > 0));
         }
         let opcode = match outgoing.invalidate {
@@ -121,8 +121,7 @@ impl Link {
     }
 
     fn element(&self, op: Op, at: u32, len: u32) -> Option<Sge> {
-        let transfer = self.transfers.get(&op)?;
-        Some(transfer.busy.sge(transfer.start + at as usize, len))
+        self.transfers.get(&op).map(|transfer| transfer.area.sge(at, len))
     }
 
     /// Keeps the memory of elements for the next request.
@@ -131,8 +130,8 @@ impl Link {
         self.gathered = sges;
     }
 
-    /// Copies octets of this side. The session names places that exist.
-    fn copy(&self, from: Place, to: Place, len: u32) {
+    /// Copies octets of this side. The session names places that exist, but memory of the caller's may be gone.
+    fn copy(&mut self, from: Place, to: Place, len: u32) {
         let is_copied = match from {
             Place::Slot { slot, at } => {
                 let at = self.objects.slot_at(slot) + HEADER_LEN + at as usize;
@@ -143,7 +142,12 @@ impl Link {
             // Nothing is copied from the user's memory.
             Place::Memory { .. } => false,
         };
-        debug_assert!(is_copied, "{from:?} or {to:?} is not there");
+        if let Place::Memory { op, .. } = to
+            && !is_copied
+            && let Some(transfer) = self.transfers.get_mut(&op)
+        {
+            transfer.has_faulted = true;
+        }
     }
 
     /// Copies octets of the ring, which the peer may change meanwhile: no slice of it is made.
@@ -161,7 +165,7 @@ impl Link {
             Place::Memory { op, at } => self
                 .transfers
                 .get(&op)
-                .is_some_and(|transfer| transfer.busy.copy_in(transfer.start + at as usize + done, octets)),
+                .is_some_and(|transfer| transfer.area.copy_in(at as usize + done, octets)),
             Place::Ring { at } => {
                 let ring = self.objects.ring.as_ref();
                 ring.is_some_and(|ring| ring.write(at as usize + done, octets).is_ok())

@@ -69,7 +69,7 @@ impl Service {
             CmEvent::ConnectError { reason, .. } => self.handle_failure(id, Error::Connect(reason)),
             CmEvent::Disconnected { reason, .. } => {
                 if let Some(socket) = self.socket(id) {
-                    socket.with(&self.agenda, |link, now| link.handle_end(&reason, now));
+                    socket.with(|link, now| link.handle_end(&reason, now));
                 }
             }
             // Streaming mode is not asked for.
@@ -107,7 +107,7 @@ impl Service {
         let hello = hello.encode();
         let param = ConnParam { id, ..param(&hello, reads) };
         // The receives are there before the peer's first message.
-        let accepted = socket.with(&self.agenda, |link, now| {
+        let accepted = socket.with(|link, now| {
             link.collect(now);
             link.perform(now);
             self.device.accept(request.id, link.qp(), param)
@@ -126,11 +126,11 @@ impl Service {
         if let Some(Connecting { objects, wanted }) = connecting {
             tell(&*wanted, self.start(id, objects, private_data));
         } else if let (Some(listening), Some(endpoint)) = (listening, self.socket(id)) {
-            endpoint.with(&self.agenda, |link, now| {
+            endpoint.with(|link, now| {
                 link.open();
                 link.collect(now);
             });
-            if let Some(waker) = listening.establish(self.handle(endpoint)) {
+            if let Some(waker) = listening.establish(Arc::new(Handle(endpoint))) {
                 waker.wake();
             }
         }
@@ -143,13 +143,13 @@ impl Service {
         let peer = Hello::parse(private_data).map_err(|code| Error::Refused(Some(code)))?;
         let terms = Terms::new(&hello, &wishes, &peer).map_err(|code| Error::Refused(Some(code)))?;
         let cq = objects.cq.id();
-        let endpoint = Arc::new(Endpoint::new(id, Link::new(Role::Initiator, objects, &terms)));
+        let endpoint = Endpoint::new(id, &self.agenda, Link::new(Role::Initiator, objects, &terms));
         self.insert(id, cq, &endpoint);
-        endpoint.with(&self.agenda, |link, now| {
+        endpoint.with(|link, now| {
             link.perform(now);
             link.collect(now);
         });
-        Ok(self.handle(endpoint))
+        Ok(Arc::new(Handle(endpoint)))
     }
 
     /// Takes the failure of a connection that was to come about.
@@ -167,7 +167,7 @@ impl Service {
 
     fn add(&self, cq: CqId, link: Link) -> (u64, Arc<Endpoint>) {
         let id = self.table().number();
-        let endpoint = Arc::new(Endpoint::new(id, link));
+        let endpoint = Endpoint::new(id, &self.agenda, link);
         self.insert(id, cq, &endpoint);
         (id, endpoint)
     }
@@ -176,10 +176,6 @@ impl Service {
         let mut table = self.table();
         table.sockets.insert(id, Arc::clone(endpoint));
         table.announced.insert(cq, id);
-    }
-
-    fn handle(&self, endpoint: Arc<Endpoint>) -> Arc<Handle> {
-        Arc::new(Handle { endpoint, agenda: Arc::clone(&self.agenda) })
     }
 
     fn objects(&self, kind: Kind, options: &Options) -> Result<Objects, Error> {

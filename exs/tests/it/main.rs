@@ -4,6 +4,7 @@
 
 mod connecting;
 mod faults;
+mod memory;
 mod messages;
 mod script;
 mod stepped;

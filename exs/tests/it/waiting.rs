@@ -3,11 +3,23 @@
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use weft_exs::{Error, Messages, Options, Queue};
+use weft_exs::{Buf, Error, Messages, Op, Options, Outcome, Queue};
 
 use crate::world::{PATIENCE, World, octets};
 
-fn is_readable(queue: &Queue) -> bool {
+/// An operation that has ended, with the handle that it was given.
+struct Event {
+    handle: u64,
+    result: Result<Outcome, Error>,
+    buf: Buf,
+}
+
+/// Has an operation end as an event.
+fn put(op: Op<(Result<Outcome, Error>, Buf)>, queue: &Queue<Event>, handle: u64) {
+    op.on(queue.reserve().unwrap(), move |(result, buf)| Event { handle, result, buf });
+}
+
+fn is_readable(queue: &Queue<Event>) -> bool {
     let mut fds = [PollFd::new(queue, PollFlags::IN)];
     poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() == 1
 }
@@ -21,7 +33,7 @@ fn operations_end_as_events_of_a_queue_in_the_order_of_their_starts() {
     assert!(queue.next().is_none() && !is_readable(&queue));
     let buffer = |len| world.server.buffer(len).unwrap();
     for handle in 0..20 {
-        theirs.recv(buffer(3000), ..).on(&queue, handle).unwrap();
+        put(theirs.recv(buffer(3000), ..), &queue, handle);
     }
     let mut out = Vec::new();
     assert_eq!(queue.wait(1, 10, Some(Duration::from_millis(20)), &mut out), 0);
@@ -42,8 +54,8 @@ fn operations_end_as_events_of_a_queue_in_the_order_of_their_starts() {
     // An operation that has ended makes its event at once.
     let (refused, buf) = theirs.send(buffer(1), ..2).wait();
     assert_eq!(refused, Err(Error::Range));
-    theirs.send(buf, ..3).on(&queue, 99).unwrap();
-    assert!(is_readable(&queue));
+    put(theirs.send(buf, ..3), &queue, 99);
+    assert!(is_readable(&queue) && queue.len() == 1);
     assert_eq!(queue.next().map(|event| event.handle), Some(99));
     assert!(!is_readable(&queue));
 }
@@ -52,27 +64,31 @@ fn operations_end_as_events_of_a_queue_in_the_order_of_their_starts() {
 fn a_queue_takes_no_more_operations_than_it_has_events() {
     let world = World::new();
     let options = Options::default();
-    assert_eq!(world.server.queue(0).err(), Some(Error::InvalidOption("depth")));
+    assert_eq!(world.server.queue::<Event>(0).err(), Some(Error::InvalidOption("depth")));
     let (ours, theirs) = world.connect::<Messages>(&options, &options);
     let queue = world.server.queue(2).unwrap();
     let receive = || theirs.recv(world.server.buffer(10).unwrap(), ..);
-    receive().on(&queue, 1).unwrap();
-    receive().on(&queue, 2).unwrap();
-    let (error, third) = receive().on(&queue, 3).unwrap_err();
-    assert_eq!(error, Error::Full);
-    assert!(third.cancel());
-    assert_eq!(third.wait().0, Err(Error::Canceled));
+    put(receive(), &queue, 1);
+    let place = queue.reserve().unwrap();
+    assert_eq!(queue.reserve().err(), Some(Error::Full));
+    // A place that is not used is free again.
+    drop(place);
+    put(receive(), &queue, 2);
+    assert_eq!(queue.reserve().err(), Some(Error::Full));
     assert!(ours.send(world.client.buffer(1).unwrap(), ..).wait_timeout(PATIENCE).unwrap().0.is_ok());
     let mut out = Vec::new();
     // More than the queue has.
     let taken = queue.wait(5, 5, Some(Duration::from_millis(50)), &mut out);
     assert_eq!(taken, 1);
     // Its place is free.
-    receive().on(&queue, 4).unwrap();
-    assert_eq!(theirs.cancel_all(), 2);
+    let last = receive();
+    let canceler = last.canceler();
+    put(last, &queue, 4);
+    assert!(canceler.cancel() && !canceler.cancel());
+    assert_eq!(theirs.cancel_all(), 1);
     assert_eq!(queue.wait(2, 5, Some(PATIENCE), &mut out), 2);
     let ended: Vec<_> = out.iter().map(|event| (event.handle, event.result.is_ok())).collect();
-    assert_eq!(ended, [(1, true), (2, false), (4, false)]);
+    assert_eq!(ended, [(1, true), (4, false), (2, false)]);
 }
 
 #[test]

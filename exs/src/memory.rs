@@ -1,0 +1,223 @@
+//! Registered memory that operations take.
+#![allow(unsafe_code)]
+
+use core::ops::{Bound, RangeBounds};
+use std::sync::{Arc, Weak};
+
+use weft_rnic::{Access, Mr, Region, RegisterError, Sge, Stag};
+
+use crate::context::Context;
+use crate::error::Error;
+use crate::service::Service;
+
+/// Registered memory that several operations may share. Clones are handles to the same memory.
+///
+/// The program reaches it by [`Self::read`] and [`Self::write`], at any time. Octets that the program or another
+/// operation changes while an operation sends them arrive as they were before or after. The memory is deregistered
+/// when the last handle is dropped, and no operation uses it any more.
+#[derive(Clone, Debug)]
+pub struct Memory(Arc<Registered>);
+
+/// Memory that an operation takes: a [`Buf`](crate::Buf), or a [`Memory`].
+pub trait Octets: sealed::Sealed {}
+
+/// Memory that is registered in the domain of a context. The tagged offset of its first octet is 0.
+#[derive(Debug)]
+#[expect(unnameable_types, reason = "nobody is to name it")]
+pub struct Registered {
+    memory: Mr,
+    context: Weak<Service>,
+}
+
+/// The octets of an operation.
+#[derive(Debug)]
+pub(crate) struct Area {
+    memory: Arc<Registered>,
+    start: usize,
+    pub(crate) len: u32,
+}
+
+impl Context {
+    /// Allocates and registers zeroed octets that several operations may share.
+    ///
+    /// # Errors
+    /// [`Error::Memory`].
+    pub fn memory(&self, len: usize) -> Result<Memory, Error> {
+        let region = Region::owned(len).ok_or(RegisterError::OutOfMemory)?;
+        Ok(Memory(Registered::new(self, region, Access::LOCAL_WRITE | Access::MW_BIND)?))
+    }
+}
+
+impl Memory {
+    /// Registers memory of the caller, `len` octets from `start` on. Without `is_writable` it can only be sent.
+    ///
+    /// # Errors
+    /// [`Error::Memory`]: some of it is not there, or cannot be written.
+    ///
+    /// # Safety
+    /// If it is there, the memory stays mapped with the same rights, until no handle and no operation has it
+    /// ([`Self::is_in_use`]). With a [guard](weft_rnic::guard_memory) it may fault instead. No code relies on its octets
+    /// being stable: operations read and write them at any time, and so does the peer while a window is bound.
+    pub unsafe fn raw(
+        context: &Context,
+        start: *mut u8,
+        len: usize,
+        is_writable: bool,
+    ) -> Result<Self, Error> {
+        // SAFETY: the caller promises the same.
+        let region = unsafe { Region::probed(start, len, is_writable) }?;
+        let writes = if is_writable { Access::LOCAL_WRITE } else { Access::LOCAL_READ };
+        Ok(Self(Registered::new(context, region, writes | Access::MW_BIND)?))
+    }
+
+    /// Copies octets from the memory, from this place on.
+    ///
+    /// # Errors
+    /// [`Error::Range`]: nothing was copied.
+    pub fn read(&self, at: usize, octets: &mut [u8]) -> Result<(), Error> {
+        self.0.memory.read(at, octets).map_err(|_| Error::Range)
+    }
+
+    /// Copies octets into the memory, from this place on.
+    ///
+    /// # Errors
+    /// [`Error::Range`]: nothing was copied, since they do not fit, or the memory cannot be written.
+    pub fn write(&self, at: usize, octets: &[u8]) -> Result<(), Error> {
+        self.0.memory.write(at, octets).map_err(|_| Error::Range)
+    }
+
+    /// Returns how many octets there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.memory.len()
+    }
+
+    /// Returns whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns whether an operation uses the memory, or there is another handle.
+    #[must_use]
+    pub fn is_in_use(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+}
+
+impl Octets for Memory {}
+
+impl sealed::Sealed for Memory {
+    fn registered(&self) -> &Arc<Registered> {
+        &self.0
+    }
+}
+
+impl Registered {
+    /// # Errors
+    /// [`RegisterError`].
+    pub(crate) fn new(context: &Context, region: Region, access: Access) -> Result<Arc<Self>, RegisterError> {
+        let service = context.service();
+        let memory = service.pd.register_at(region, access, 0)?;
+        Ok(Arc::new(Self { memory, context: Arc::downgrade(service) }))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.memory.len()
+    }
+}
+
+impl Area {
+    /// Takes a range of memory for an operation of this context, which writes there or does not.
+    ///
+    /// # Errors
+    /// [`Error::Range`], [`Error::MessageSize`], [`Error::ForeignMemory`], [`Error::Memory`] if it cannot be written.
+    pub(crate) fn new(
+        memory: &impl Octets,
+        range: &impl RangeBounds<usize>,
+        context: &Arc<Service>,
+        writes: bool,
+    ) -> Result<Self, Error> {
+        let memory = memory.registered();
+        let (start, len) = part(range, memory.len())?;
+        if memory.context.as_ptr() != Arc::as_ptr(context) {
+            return Err(Error::ForeignMemory);
+        }
+        if writes && !memory.memory.access().contains(Access::LOCAL_WRITE) {
+            return Err(RegisterError::Fault.into());
+        }
+        Ok(Self { memory: Arc::clone(memory), start, len })
+    }
+
+    /// Returns the tagged offset of the first octet.
+    pub(crate) const fn tagged_offset(&self) -> u64 {
+        self.start as u64
+    }
+
+    /// Returns the STag of the memory.
+    pub(crate) fn stag(&self) -> Stag {
+        self.memory.memory.rkey()
+    }
+
+    /// Returns the element for a request on these octets.
+    pub(crate) fn sge(&self, at: u32, len: u32) -> Sge {
+        self.memory.memory.sge(self.start + at as usize, len)
+    }
+
+    /// Copies octets in. Returns whether they are within the memory.
+    pub(crate) fn copy_in(&self, at: usize, octets: &[u8]) -> bool {
+        self.memory.memory.write(self.start + at, octets).is_ok()
+    }
+}
+
+/// Returns where a range begins, and how many octets it has.
+///
+/// # Errors
+/// [`Error::Range`], [`Error::MessageSize`].
+fn part(range: &impl RangeBounds<usize>, len: usize) -> Result<(usize, u32), Error> {
+    let start = match range.start_bound() {
+        Bound::Included(start) => Some(*start),
+        Bound::Excluded(before) => before.checked_add(1),
+        Bound::Unbounded => Some(0),
+    };
+    let end = match range.end_bound() {
+        Bound::Included(last) => last.checked_add(1),
+        Bound::Excluded(end) => Some(*end),
+        Bound::Unbounded => Some(len),
+    };
+    let (start, end) = start.zip(end).filter(|(_, end)| *end <= len).ok_or(Error::Range)?;
+    let octets = end.checked_sub(start).ok_or(Error::Range)?;
+    Ok((start, u32::try_from(octets).map_err(|_| Error::MessageSize)?))
+}
+
+pub(crate) mod sealed {
+    use super::{Arc, Registered};
+
+    /// What an operation needs of memory. No other types have it.
+    #[expect(unnameable_types, reason = "nobody is to name it")]
+    pub trait Sealed: Send + 'static {
+        /// Returns the memory.
+        fn registered(&self) -> &Arc<Registered>;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_within_the_buffer() {
+        assert_eq!(part(&(..), 9), Ok((0, 9)));
+        assert_eq!(part(&(..9), 9), Ok((0, 9)));
+        assert_eq!(part(&(9..), 9), Ok((9, 0)));
+        assert_eq!(part(&(2..=4), 9), Ok((2, 3)));
+        assert_eq!(part(&(Bound::Excluded(2), Bound::Unbounded), 9), Ok((3, 6)));
+        assert_eq!(part(&(..10), 9), Err(Error::Range));
+        assert_eq!(part(&(10..), 9), Err(Error::Range));
+        assert_eq!(part(&(0..=usize::MAX), 9), Err(Error::Range));
+        #[expect(clippy::reversed_empty_ranges, reason = "a caller may err")]
+        let reversed = 5..4;
+        assert_eq!(part(&reversed, 9), Err(Error::Range));
+        assert_eq!(part(&(..), 1 << 32), Err(Error::MessageSize));
+    }
+}
