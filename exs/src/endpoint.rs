@@ -41,6 +41,7 @@ impl Endpoint {
         link.tell(now);
         let outcome = act(&mut link, now);
         link.perform(now);
+        link.tell_ready();
         let (next, is_over, ended) = (link.next_time(), link.is_over(), link.take_ended());
         // After the unlock, another thread could have noted a later time already.
         self.agenda.schedule(self.id, next.filter(|_| !is_over));

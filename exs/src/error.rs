@@ -3,6 +3,7 @@
 use core::fmt;
 use std::io;
 
+use rustix::io::Errno;
 use weft_exs_core::{Fault, OpError, RejectCode};
 use weft_rnic::{CmError, ConnectFailure, CreateError, RegisterError};
 
@@ -41,7 +42,7 @@ pub enum Error {
     /// The device has no more queues.
     Device(CreateError),
     /// The system has no descriptor, thread or memory left.
-    System(io::ErrorKind),
+    System(Errno),
 }
 
 impl fmt::Display for Error {
@@ -63,7 +64,7 @@ impl fmt::Display for Error {
             Self::Protocol(fault) => OpError::Protocol(*fault).fmt(f),
             Self::Memory(error) => error.fmt(f),
             Self::Device(error) => error.fmt(f),
-            Self::System(kind) => kind.fmt(f),
+            Self::System(errno) => errno.fmt(f),
         }
     }
 }
@@ -102,12 +103,13 @@ impl From<CmError> for Error {
 
 impl From<io::Error> for Error {
     fn from(error: io::Error) -> Self {
-        Self::System(error.kind())
+        // Errors that are not the system's have no number.
+        Self::System(error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error))
     }
 }
 
-impl From<rustix::io::Errno> for Error {
-    fn from(errno: rustix::io::Errno) -> Self {
-        Self::System(errno.kind())
+impl From<Errno> for Error {
+    fn from(errno: Errno) -> Self {
+        Self::System(errno)
     }
 }

@@ -16,7 +16,7 @@
 //! buf        registered memory that is the program's alone outside of operations
 //! memory     registered memory that operations share, and the octets of an operation
 //! window     the peer's way to the octets of an operation
-//! options, kind, error
+//! options, kind, ready, error, errno
 //! ```
 //! The rules of the protocol are those of the crate `weft-exs-core`, which has no device. Octets move from the user's
 //! memory to the user's memory: a message by the receiver's Read, or as immediate data if it is short.
@@ -50,6 +50,7 @@ mod buf;
 mod clock;
 mod context;
 mod endpoint;
+mod errno;
 mod error;
 mod kind;
 mod link;
@@ -61,6 +62,7 @@ mod op;
 mod options;
 mod pending;
 mod queue;
+mod ready;
 mod service;
 mod socket;
 mod timers;
@@ -75,5 +77,6 @@ pub use memory::{Memory, Octets};
 pub use op::{Canceler, Op};
 pub use options::Options;
 pub use queue::{Place, Queue};
+pub use ready::Ready;
 pub use socket::Socket;
 pub use weft_exs_core::{Fault, Mode, Outcome, RejectCode};

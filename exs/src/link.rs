@@ -5,6 +5,7 @@
 
 use core::task::Waker;
 use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,9 @@ use weft_rnic::{Completion, DisconnectReason, Qp, RegisterError, Sge, Stag, Stat
 use crate::error::Error;
 use crate::memory::Area;
 use crate::objects::{Objects, slot_of};
+use crate::options::Options;
 use crate::pending::{Pending, Settle};
+use crate::ready::Ready;
 use crate::window::Window;
 
 mod performing;
@@ -42,6 +45,10 @@ pub(crate) struct Link {
     last_op: u64,
     /// TCP gave up.
     has_timed_out: bool,
+    /// The own end and the peer's.
+    addresses: Option<[SocketAddr; 2]>,
+    /// Those who wait for readiness.
+    waiting: Vec<(Op, Ready, Arc<Pending<Ready>>)>,
     is_closed: bool,
     /// Who wants to hear of that.
     closing: Vec<Arc<Pending<Result<(), Error>>>>,
@@ -97,6 +104,7 @@ pub(crate) enum Direction {
 impl Link {
     /// Makes the link of an initiator whose connection is established, or of a responder that is going to accept.
     pub(crate) fn new(role: Role, objects: Objects, terms: &Terms) -> Self {
+        let addresses = objects.qp.addresses();
         Self {
             session: Session::new(role, terms),
             terms: *terms,
@@ -114,6 +122,8 @@ impl Link {
             under_way: [0; 2],
             last_op: 0,
             has_timed_out: false,
+            addresses,
+            waiting: Vec::new(),
             is_closed: false,
             closing: Vec::new(),
             ended: Vec::new(),
@@ -128,6 +138,7 @@ impl Link {
     pub(crate) fn open(&mut self) {
         if self.stage == Stage::Starting {
             self.stage = Stage::Open;
+            self.addresses = self.objects.qp.addresses();
         }
     }
 
@@ -149,7 +160,11 @@ impl Link {
         self.last_op += 1;
         let op = Op(self.last_op);
         let window = self.window(direction, area.len);
-        let refused = if is_full { Some(Error::Full) } else { window.as_ref().err().map(|error| Error::Memory(*error)) };
+        let refused = if is_full {
+            Some(Error::Full)
+        } else {
+            window.as_ref().err().map(|error| Error::Memory(*error))
+        };
         let window = window.ok().flatten();
         let (len, to) = (area.len, area.tagged_offset());
         let stag = window.as_ref().map_or(Stag(0), Window::stag);
@@ -178,7 +193,56 @@ impl Link {
     }
 
     pub(crate) fn cancel(&mut self, op: Option<Op>) -> usize {
-        self.session.cancel(op)
+        let waits = self.waiting.extract_if(.., |(waiting, ..)| Some(*waiting) == op);
+        let wakers: Vec<_> = waits.map(|(.., pending)| pending.settle(Ready::default())).collect();
+        self.ended.extend(wakers.iter().cloned().map(|waker| Ended { waker, _transfer: None }));
+        wakers.len() + self.session.cancel(op)
+    }
+
+    /// Has a wait end when the connection is ready for something of what is wanted. Returns its name.
+    pub(crate) fn await_ready(&mut self, wanted: Ready, pending: Arc<Pending<Ready>>) -> Op {
+        self.last_op += 1;
+        let op = Op(self.last_op);
+        self.waiting.push((op, wanted, pending));
+        op
+    }
+
+    pub(crate) fn ready(&self) -> Ready {
+        let session = &self.session;
+        let (readable, writable) = (session.is_readable(), session.is_writable());
+        Ready { readable, writable, ended: session.ended().is_some() }
+    }
+
+    /// Ends the waits for which there is something.
+    pub(crate) fn tell_ready(&mut self) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        let ready = self.ready();
+        for (.., wanted, pending) in self.waiting.extract_if(.., |(_, wanted, _)| ready.of(*wanted).is_some())
+        {
+            let waker = ready.of(wanted).and_then(|met| pending.settle(met));
+            self.ended.push(Ended { waker, _transfer: None });
+        }
+    }
+
+    pub(crate) const fn addresses(&self) -> Option<[SocketAddr; 2]> {
+        self.addresses
+    }
+
+    /// Returns the options as they hold with the peer.
+    pub(crate) fn options(&self) -> Options {
+        let Terms { kind, immediate: small_packet_max, send_credits: granted, .. } = self.terms;
+        let options = Options { small_packet_max, ..self.objects.options };
+        match kind {
+            Kind::Message => Options { send_credits: granted, ..options },
+            Kind::Stream => Options { adverts: granted, ..options },
+        }
+    }
+
+    /// Changes options of later calls.
+    pub(crate) fn set(&mut self, change: impl FnOnce(&mut Options)) {
+        change(&mut self.objects.options);
     }
 
     pub(crate) fn shut_down(&mut self) {

@@ -96,13 +96,7 @@ impl<E> Queue<E> {
     }
 
     /// As [`Self::wait`], until a time, or a signal.
-    pub fn wait_until(
-        &self,
-        at_least: usize,
-        at_most: usize,
-        until: Until<'_>,
-        out: &mut Vec<E>,
-    ) -> usize {
+    pub fn wait_until(&self, at_least: usize, at_most: usize, until: Until<'_>, out: &mut Vec<E>) -> usize {
         let wanted = at_least.min(at_most).min(self.shared.depth);
         let is_there = |waker: &Waker| {
             let mut state = self.shared.state();
@@ -195,7 +189,10 @@ impl<E> AsFd for Queue<E> {
 
 impl<E> fmt::Debug for Queue<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Queue").field("depth", &self.shared.depth).field("len", &self.len()).finish_non_exhaustive()
+        f.debug_struct("Queue")
+            .field("depth", &self.shared.depth)
+            .field("len", &self.len())
+            .finish_non_exhaustive()
     }
 }
 

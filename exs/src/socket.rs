@@ -19,6 +19,7 @@ use crate::memory::{Area, Octets};
 use crate::op::Op;
 use crate::options::Options;
 use crate::pending::Pending;
+use crate::ready::Ready;
 use crate::service::Service;
 
 /// A connected socket for [`Messages`](crate::Messages) or a [`Stream`](crate::Stream). Clones are handles to the same
@@ -121,10 +122,46 @@ impl<K: Kind> Socket<K> {
         Op::new(Arc::clone(&self.service), pending)
     }
 
-    /// Returns the own end and the peer's; `None` when the connection has ended.
+    /// Returns the own end and the peer's; `None` if the connection ended before the socket was handed out.
     #[must_use]
     pub fn addresses(&self) -> Option<[SocketAddr; 2]> {
-        self.with(|link, _| link.qp().addresses())
+        self.with(|link, _| link.addresses())
+    }
+
+    /// Returns the options as they hold with this peer: immediate data, credits and adverts are the lower ones of both
+    /// sides.
+    #[must_use]
+    pub fn options(&self) -> Options {
+        self.with(|link, _| link.options())
+    }
+
+    /// Changes [`Options::linger`] for a later [`Self::close`].
+    pub fn set_linger(&self, linger: Duration) {
+        self.with(|link, _| link.set(|options| options.linger = linger));
+    }
+
+    /// Changes [`Options::send_timeout`] for later sends.
+    pub fn set_send_timeout(&self, timeout: Option<Duration>) {
+        self.with(|link, _| link.set(|options| options.send_timeout = timeout));
+    }
+
+    /// Changes [`Options::recv_timeout`] for later receives.
+    pub fn set_recv_timeout(&self, timeout: Option<Duration>) {
+        self.with(|link, _| link.set(|options| options.recv_timeout = timeout));
+    }
+
+    /// Returns for what the socket is ready now.
+    #[must_use]
+    pub fn ready(&self) -> Ready {
+        self.with(|link, _| link.ready())
+    }
+
+    /// Waits until the socket is ready for something of what is wanted, or the connection has ended. Of a canceled wait
+    /// the outcome says nothing.
+    pub fn poll_ready(&self, wanted: Ready) -> Op<Ready> {
+        let (service, pending) = (Arc::clone(&self.service), Pending::new());
+        let op = self.with(|link, _| link.await_ready(wanted, Arc::clone(&pending)));
+        Op::of_socket(service, pending, Arc::clone(&self.handle.0), op)
     }
 
     fn start<M: Octets>(

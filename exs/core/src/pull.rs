@@ -167,6 +167,14 @@ impl Pull {
         self.receiver.has_unread()
     }
 
+    pub(crate) fn is_readable(&self) -> bool {
+        self.receiver.is_readable()
+    }
+
+    pub(crate) fn is_writable(&self) -> bool {
+        self.sender.is_writable()
+    }
+
     pub(crate) fn poll_at(&self) -> Option<Duration> {
         [self.sender.poll_at(), self.receiver.poll_at()].into_iter().flatten().min()
     }

@@ -238,6 +238,21 @@ impl Session {
         times.into_iter().flatten().min().filter(|_| self.ended.is_none())
     }
 
+    /// Returns whether a receive that is started now ends without further messages of the peer.
+    #[must_use]
+    pub fn is_readable(&self) -> bool {
+        self.ended.is_some() || self.close != Close::Open || each!(&self.flow, flow => flow.is_readable())
+    }
+
+    /// Returns whether a message or octets of a send that is started now go out at once, as far as this depends on the
+    /// peer's user, or the send is refused.
+    #[must_use]
+    pub fn is_writable(&self) -> bool {
+        self.ended.is_some()
+            || self.shutdown != Shutdown::Open
+            || each!(&self.flow, flow => flow.is_writable())
+    }
+
     /// Returns why the connection has ended.
     #[must_use]
     pub const fn ended(&self) -> Option<Cause> {

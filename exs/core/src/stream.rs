@@ -201,6 +201,14 @@ impl Stream {
         self.receiver.unread() > 0
     }
 
+    pub(crate) const fn is_readable(&self) -> bool {
+        self.receiver.is_readable()
+    }
+
+    pub(crate) fn is_writable(&self) -> bool {
+        self.sender.is_writable()
+    }
+
     pub(crate) fn poll_at(&self) -> Option<Duration> {
         let waits = |receiving: &&Receiving| receiving.error != OpError::TimedOut;
         let receives = self.receives.iter().filter(waits).filter_map(|receiving| receiving.request.deadline);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use weft_exs::{Buf, Error, Messages, Op, Options, Outcome, Queue};
+use weft_exs::{Buf, Error, Messages, Op, Options, Outcome, Queue, Ready, Stream};
 
 use crate::world::{PATIENCE, World, octets};
 
@@ -149,4 +149,80 @@ fn a_context_that_is_dropped_lets_its_sockets_finish() {
     let (received, buf) = receiving.wait_timeout(PATIENCE).unwrap();
     assert_eq!(received.map(|outcome| outcome.octets), Ok(100_000));
     assert!(buf[..] == octets(1, 100_000));
+}
+
+const READABLE: Ready = Ready { readable: true, writable: false, ended: false };
+const WRITABLE: Ready = Ready { readable: false, writable: true, ended: false };
+
+fn ready(op: Op<Ready>) -> Ready {
+    op.wait_timeout(PATIENCE).unwrap()
+}
+
+#[test]
+fn readiness_is_told_when_it_comes() {
+    let world = World::new();
+    let options = Options { recv_credits: 1, ..Options::default() };
+    let (ours, theirs) = world.connect::<Messages>(&options, &options);
+    assert_eq!(ready(ours.poll_ready(Ready { readable: true, ..WRITABLE })), WRITABLE);
+    assert_eq!(theirs.ready(), WRITABLE);
+    let waiting = theirs.poll_ready(READABLE);
+    let waiting = waiting.wait_timeout(Duration::from_millis(20)).unwrap_err();
+    let sending = ours.send(world.client.buffer(3).unwrap(), ..);
+    assert_eq!(ready(waiting), READABLE);
+    // The only credit is used until the message is received.
+    assert!(!ours.ready().writable);
+    let waiting = ours.poll_ready(WRITABLE);
+    let (received, _) = theirs.recv(world.server.buffer(9).unwrap(), ..).wait_timeout(PATIENCE).unwrap();
+    assert_eq!(received.map(|outcome| outcome.octets), Ok(3));
+    assert_eq!(ready(waiting), WRITABLE);
+    assert!(sending.wait_timeout(PATIENCE).unwrap().0.is_ok() && !theirs.ready().readable);
+    // A canceled wait ends without anything, and so does none that nobody cancels.
+    let (canceled, other) = (theirs.poll_ready(READABLE), theirs.poll_ready(READABLE));
+    assert!(canceled.cancel());
+    assert_eq!(ready(canceled), Ready::default());
+    ours.shutdown();
+    assert_eq!(ready(other), READABLE);
+    world.client.device().shutdown(Duration::ZERO);
+    assert!(ready(theirs.poll_ready(Ready::default())).ended);
+}
+
+#[test]
+fn a_stream_is_ready_to_be_read_while_octets_wait() {
+    let world = World::new();
+    let options = Options { ring: 4096, ..Options::default() };
+    let (ours, theirs) = world.connect::<Stream>(&options, &options);
+    assert_eq!((ours.ready(), theirs.ready()), (WRITABLE, WRITABLE));
+    let sending = ours.send(world.client.buffer(5000).unwrap(), ..);
+    assert_eq!(ready(theirs.poll_ready(READABLE)), READABLE);
+    assert!(!ours.ready().writable);
+    let (received, _) =
+        theirs.recv_all(world.server.buffer(5000).unwrap(), ..).wait_timeout(PATIENCE).unwrap();
+    assert_eq!(received.map(|outcome| outcome.octets), Ok(5000));
+    assert!(sending.wait_timeout(PATIENCE).unwrap().0.is_ok());
+    assert_eq!(ready(ours.poll_ready(WRITABLE)), WRITABLE);
+    assert!(!theirs.ready().readable);
+}
+
+#[test]
+fn options_of_a_socket_are_those_that_hold_with_the_peer() {
+    let world = World::new();
+    let ours = Options { small_packet_max: 500, send_credits: 9, recv_credits: 7, ..Options::default() };
+    let theirs = Options { small_packet_max: 700, send_credits: 5, recv_credits: 8, ..Options::default() };
+    let (client, server) = world.connect::<Messages>(&ours, &theirs);
+    assert_eq!(client.options(), Options { send_credits: 8, ..ours });
+    assert_eq!(server.options(), Options { small_packet_max: 500, ..theirs });
+    let brief = Duration::from_millis(50);
+    client.set_recv_timeout(Some(brief));
+    let receiving = client.recv(world.client.buffer(1).unwrap(), ..);
+    assert_eq!(receiving.wait_timeout(PATIENCE).unwrap().0, Err(Error::TimedOut));
+    client.set_linger(brief);
+    client.set_send_timeout(Some(brief));
+    let times = Options { linger: brief, send_timeout: Some(brief), recv_timeout: Some(brief), ..ours };
+    assert_eq!(client.options(), Options { send_credits: 8, ..times });
+    // Addresses stay when the connection has ended.
+    let [own, peer] = client.addresses().unwrap();
+    assert_eq!(server.addresses(), Some([peer, own]));
+    world.server.device().shutdown(Duration::ZERO);
+    assert!(ready(client.poll_ready(Ready::default())).ended);
+    assert_eq!(client.addresses(), Some([own, peer]));
 }

@@ -231,6 +231,11 @@ impl Receiver {
         !self.arrived.is_empty() || self.matched.iter().any(|matched| matched.held.is_some())
     }
 
+    /// Returns whether a message waits for a receive, or no further one comes.
+    pub(super) fn is_readable(&self) -> bool {
+        !self.arrived.is_empty() || self.is_at_end || self.is_stopped
+    }
+
     /// Returns whether all receives have completed.
     pub(super) fn is_empty(&self) -> bool {
         self.receives.is_empty() && self.completed == self.matched.len()

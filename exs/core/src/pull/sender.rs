@@ -170,6 +170,11 @@ impl Sender {
         self.out == self.queue.len()
     }
 
+    /// Returns whether there is a credit for another message.
+    pub(super) fn is_writable(&self) -> bool {
+        self.is_drained() && self.out - self.acknowledged < self.credits
+    }
+
     /// Returns whether all operations have completed.
     pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty()

@@ -228,6 +228,12 @@ impl Receiver {
         self.ring.unread()
     }
 
+    /// Returns true if octets wait for a receive, or no further ones come.
+    #[must_use]
+    pub const fn is_readable(&self) -> bool {
+        self.ring.unread() > 0 || self.has_ended || self.is_shut
+    }
+
     /// Returns true if SHUTDOWN came: no octet follows those that are unread.
     #[must_use]
     pub const fn has_ended(&self) -> bool {

@@ -225,6 +225,12 @@ impl Sender {
         }
     }
 
+    /// Returns true if the peer has room for octets of another send.
+    #[must_use]
+    pub fn is_writable(&self) -> bool {
+        self.sends.are_taken() && (!self.adverts.is_empty() || !self.holds && self.ring.free() > 0)
+    }
+
     /// Returns the position behind all sends, if all are on the wire. SHUTDOWN says it.
     #[must_use]
     pub fn end(&self) -> Option<u64> {
