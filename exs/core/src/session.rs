@@ -190,7 +190,8 @@ impl Session {
         }
     }
 
-    /// Takes the end of the connection.
+    /// Takes the end of the connection. The caller has told all messages and completions that came before: without
+    /// those, the peer's FIN is no clean end.
     pub fn handle_loss(&mut self, loss: Loss) {
         let cause = match loss {
             Loss::Fin if self.is_quiet() => Cause::Closed,

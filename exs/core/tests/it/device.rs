@@ -175,6 +175,9 @@ impl Device {
             }
             Packet::Fin => {
                 self.flush();
+                for (op, ok) in self.done.split_off(0) {
+                    self.session.handle_done(op, ok);
+                }
                 self.session.handle_loss(weft_exs_core::Loss::Fin);
             }
         }
