@@ -1,7 +1,7 @@
 //! A socket, as its context has it: a link behind a lock.
 
 use core::task::Waker;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use crate::agenda::Agenda;
@@ -30,8 +30,11 @@ pub(crate) trait Wanted: Send + Sync {
 }
 
 impl Endpoint {
-    pub(crate) fn new(id: u64, agenda: &Arc<Agenda>, link: Link) -> Arc<Self> {
-        Arc::new(Self { id, agenda: Arc::clone(agenda), link: Mutex::new(link) })
+    pub(crate) fn new(id: u64, agenda: &Arc<Agenda>, mut link: Link) -> Arc<Self> {
+        Arc::new_cyclic(|endpoint| {
+            link.endpoint = Weak::clone(endpoint);
+            Self { id, agenda: Arc::clone(agenda), link: Mutex::new(link) }
+        })
     }
 
     /// Lets `act` change the link at a time, and does what follows from that.

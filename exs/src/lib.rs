@@ -15,6 +15,7 @@
 //! agenda     when sockets have something to do: clock, timers, alarm
 //! buf        registered memory that is the program's alone outside of operations
 //! memory     registered memory that operations share, and the octets of an operation
+//! in_place   octets of a message where they came
 //! window     the peer's way to the octets of an operation
 //! options, kind, ready, error, errno
 //! ```
@@ -52,6 +53,7 @@ mod context;
 mod endpoint;
 mod errno;
 mod error;
+mod in_place;
 mod kind;
 mod link;
 mod listener;
@@ -71,6 +73,7 @@ mod window;
 pub use buf::Buf;
 pub use context::Context;
 pub use error::Error;
+pub use in_place::{InPlace, Received};
 pub use kind::{Kind, Messages, Stream};
 pub use listener::Listener;
 pub use memory::{Memory, Octets};

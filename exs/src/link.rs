@@ -6,26 +6,32 @@
 use core::task::Waker;
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use weft_exs_core::{Kind, Loss, Op, Outcome, RecvRequest, Role, SendRequest, Session, Terms};
+use weft_exs_core::{
+    HEADER_LEN, Kind, Loss, Mode, Op, Outcome, RecvRequest, Role, SendRequest, Session, Terms,
+};
 use weft_rnic::{Completion, DisconnectReason, Qp, RegisterError, Sge, Stag, Status};
 
+use crate::endpoint::Endpoint;
 use crate::error::Error;
+use crate::in_place::{InPlace, Received};
 use crate::memory::Area;
 use crate::objects::{Objects, slot_of};
-use crate::options::Options;
 use crate::pending::{Pending, Settle};
 use crate::ready::Ready;
 use crate::window::Window;
 
+mod asking;
 mod performing;
 
 /// The session of a socket, and what it has of the device.
 #[derive(Debug)]
 pub(crate) struct Link {
     objects: Objects,
+    /// The socket that the link belongs to.
+    pub(crate) endpoint: Weak<Endpoint>,
     session: Session,
     terms: Terms,
     stage: Stage,
@@ -98,6 +104,8 @@ pub(crate) enum Direction {
     Receive {
         /// It waits until it is full.
         waits_for_all: bool,
+        /// Immediate data is handed out in its slot.
+        is_in_place: bool,
     },
 }
 
@@ -106,6 +114,7 @@ impl Link {
     pub(crate) fn new(role: Role, objects: Objects, terms: &Terms) -> Self {
         let addresses = objects.qp.addresses();
         Self {
+            endpoint: Weak::new(),
             session: Session::new(role, terms),
             terms: *terms,
             objects,
@@ -179,9 +188,8 @@ impl Link {
                     .send(SendRequest { op, len, elements: 1, stag, to, deadline })
                     .map_err(Error::from)
             }
-            (None, Direction::Receive { waits_for_all }) => {
+            (None, Direction::Receive { waits_for_all, is_in_place }) => {
                 let deadline = deadline(options.recv_timeout);
-                let is_in_place = false;
                 let request = RecvRequest { op, len, is_in_place, waits_for_all, stag, to, deadline };
                 self.session.receive(request).map_err(Error::from)
             }
@@ -197,52 +205,6 @@ impl Link {
         let wakers: Vec<_> = waits.map(|(.., pending)| pending.settle(Ready::default())).collect();
         self.ended.extend(wakers.iter().cloned().map(|waker| Ended { waker, _transfer: None }));
         wakers.len() + self.session.cancel(op)
-    }
-
-    /// Has a wait end when the connection is ready for something of what is wanted. Returns its name.
-    pub(crate) fn await_ready(&mut self, wanted: Ready, pending: Arc<Pending<Ready>>) -> Op {
-        self.last_op += 1;
-        let op = Op(self.last_op);
-        self.waiting.push((op, wanted, pending));
-        op
-    }
-
-    pub(crate) fn ready(&self) -> Ready {
-        let session = &self.session;
-        let (readable, writable) = (session.is_readable(), session.is_writable());
-        Ready { readable, writable, ended: session.ended().is_some() }
-    }
-
-    /// Ends the waits for which there is something.
-    pub(crate) fn tell_ready(&mut self) {
-        if self.waiting.is_empty() {
-            return;
-        }
-        let ready = self.ready();
-        for (.., wanted, pending) in self.waiting.extract_if(.., |(_, wanted, _)| ready.of(*wanted).is_some())
-        {
-            let waker = ready.of(wanted).and_then(|met| pending.settle(met));
-            self.ended.push(Ended { waker, _transfer: None });
-        }
-    }
-
-    pub(crate) const fn addresses(&self) -> Option<[SocketAddr; 2]> {
-        self.addresses
-    }
-
-    /// Returns the options as they hold with the peer.
-    pub(crate) fn options(&self) -> Options {
-        let Terms { kind, immediate: small_packet_max, send_credits: granted, .. } = self.terms;
-        let options = Options { small_packet_max, ..self.objects.options };
-        match kind {
-            Kind::Message => Options { send_credits: granted, ..options },
-            Kind::Stream => Options { adverts: granted, ..options },
-        }
-    }
-
-    /// Changes options of later calls.
-    pub(crate) fn set(&mut self, change: impl FnOnce(&mut Options)) {
-        change(&mut self.objects.options);
     }
 
     pub(crate) fn shut_down(&mut self) {
@@ -353,12 +315,26 @@ impl Link {
         }
     }
 
+    /// Hands out the octets of a message in place.
+    fn in_place(&self, outcome: &Outcome) -> Option<InPlace> {
+        let Mode::InPlace { slot } = outcome.mode else { return None };
+        let at = self.objects.slot_at(slot) + HEADER_LEN;
+        let octets = self.objects.slots.part(at..at + outcome.octets as usize)?;
+        Some(InPlace::new(octets, slot, Weak::clone(&self.endpoint)))
+    }
+
+    /// Takes back a slot that was handed out.
+    pub(crate) fn recycle(&mut self, slot: u16) {
+        self.session.recycle(slot);
+    }
+
     /// Gives an operation's memory back to the user. Nothing that was posted names it.
     fn complete(&mut self, op: Op, result: Result<Outcome, Error>) {
         let Some(mut transfer) = self.transfers.remove(&op) else { return };
         self.under_way[transfer.direction.index()] -= 1;
         self.windows.extend(transfer.window.take());
         let result = if transfer.has_faulted { Err(Error::Memory(RegisterError::Fault)) } else { result };
+        let result = result.map(|outcome| Received { outcome, in_place: self.in_place(&outcome) });
         let waker = transfer.pending.end(result);
         self.ended.push(Ended { waker, _transfer: Some(transfer) });
     }

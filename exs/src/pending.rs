@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weft_exs_core::Outcome;
 
 use crate::error::Error;
+use crate::in_place::Received;
 
 /// What the socket and the user share of an operation.
 pub(crate) struct Pending<T> {
@@ -29,11 +30,18 @@ enum State<T> {
 pub(crate) trait Settle: Send + Sync {
     /// Gives the memory back to the user with the result, and returns whom to wake. The caller wakes when it holds no
     /// lock.
-    fn end(&self, result: Result<Outcome, Error>) -> Option<Waker>;
+    fn end(&self, result: Result<Received, Error>) -> Option<Waker>;
 }
 
 impl<M: Send> Settle for Pending<(Result<Outcome, Error>, M)> {
-    fn end(&self, result: Result<Outcome, Error>) -> Option<Waker> {
+    fn end(&self, result: Result<Received, Error>) -> Option<Waker> {
+        let (_, memory) = self.take_loan()?;
+        self.settle((result.map(|received| received.outcome), memory))
+    }
+}
+
+impl<M: Send> Settle for Pending<(Result<Received, Error>, M)> {
+    fn end(&self, result: Result<Received, Error>) -> Option<Waker> {
         let (_, memory) = self.take_loan()?;
         self.settle((result, memory))
     }

@@ -13,12 +13,13 @@ use weft_exs_core::Outcome;
 use crate::context::Context;
 use crate::endpoint::{Handle, Wanted};
 use crate::error::Error;
+use crate::in_place::Received;
 use crate::kind::Kind;
 use crate::link::{Direction, Link};
 use crate::memory::{Area, Octets};
 use crate::op::Op;
 use crate::options::Options;
-use crate::pending::Pending;
+use crate::pending::{Pending, Settle};
 use crate::ready::Ready;
 use crate::service::Service;
 
@@ -94,7 +95,7 @@ impl<K: Kind> Socket<K> {
         memory: M,
         range: impl RangeBounds<usize>,
     ) -> Op<(Result<Outcome, Error>, M)> {
-        self.start(memory, &range, Direction::Receive { waits_for_all: false })
+        self.start(memory, &range, Direction::Receive { waits_for_all: false, is_in_place: false })
     }
 
     /// Sends nothing more behind what was started. The peer hears of it.
@@ -164,12 +165,16 @@ impl<K: Kind> Socket<K> {
         Op::of_socket(service, pending, Arc::clone(&self.handle.0), op)
     }
 
-    fn start<M: Octets>(
+    fn start<R, M: Octets>(
         &self,
         memory: M,
         range: &impl RangeBounds<usize>,
         direction: Direction,
-    ) -> Op<(Result<Outcome, Error>, M)> {
+    ) -> Op<(Result<R, Error>, M)>
+    where
+        R: Send + 'static,
+        Pending<(Result<R, Error>, M)>: Settle,
+    {
         let service = Arc::clone(&self.service);
         let area = match Area::new(&memory, range, &service, direction != Direction::Send) {
             Ok(area) => area,
@@ -193,7 +198,20 @@ impl Socket<crate::Stream> {
         memory: M,
         range: impl RangeBounds<usize>,
     ) -> Op<(Result<Outcome, Error>, M)> {
-        self.start(memory, &range, Direction::Receive { waits_for_all: true })
+        self.start(memory, &range, Direction::Receive { waits_for_all: true, is_in_place: false })
+    }
+}
+
+impl Socket<crate::Messages> {
+    /// As [`Self::recv`], but immediate data is not copied: it is handed out where it came. The memory is for messages
+    /// that are read. Slots that are held count as messages without acknowledgement, so that the peer sends
+    /// [`Options::recv_credits`] messages more at most.
+    pub fn recv_in_place<M: Octets>(
+        &self,
+        memory: M,
+        range: impl RangeBounds<usize>,
+    ) -> Op<(Result<Received, Error>, M)> {
+        self.start(memory, &range, Direction::Receive { waits_for_all: false, is_in_place: true })
     }
 }
 

@@ -59,7 +59,7 @@ impl Link {
             Action::Write { stag, to, .. } => {
                 let gathered = core::mem::take(&mut self.gathered);
                 self.post(Some(SendOpcode::Write { stag, to }), &gathered, None);
-                self.recycle(gathered);
+                self.reuse(gathered);
             }
             Action::Send(outgoing) => self.send(&outgoing),
             Action::Copy { from, to, len } => self.copy(from, to, len),
@@ -104,7 +104,7 @@ impl Link {
             None => SendOpcode::Send,
         };
         self.post(Some(opcode), &sges, outgoing.op);
-        self.recycle(sges);
+        self.reuse(sges);
     }
 
     /// Posts a request of which the session hears by this operation.
@@ -125,7 +125,7 @@ impl Link {
     }
 
     /// Keeps the memory of elements for the next request.
-    fn recycle(&mut self, mut sges: Vec<Sge>) {
+    fn reuse(&mut self, mut sges: Vec<Sge>) {
         sges.clear();
         self.gathered = sges;
     }

@@ -4,6 +4,7 @@
 
 mod connecting;
 mod faults;
+mod in_place;
 mod memory;
 mod messages;
 mod script;
