@@ -35,7 +35,7 @@ impl Context {
     /// [`Error::Memory`].
     pub fn buffer(&self, len: usize) -> Result<Buf, Error> {
         let [whole, region] = twice(len)?;
-        let registered = Registered::new(self, whole, Access::LOCAL_WRITE | Access::MW_BIND)?;
+        let registered = Registered::new(self.service(), whole, Access::LOCAL_WRITE | Access::MW_BIND)?;
         Ok(Buf { registered, region })
     }
 }

@@ -4,7 +4,7 @@
 //! follows: it tells the time, performs the actions, and wakes threads and tasks when the lock is free again.
 
 use core::task::Waker;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use weft_exs_core::{
     HEADER_LEN, Kind, Loss, Mode, Op, Outcome, RecvRequest, Role, SendRequest, Session, Terms,
 };
-use weft_rnic::{Completion, DisconnectReason, Qp, RegisterError, Sge, Stag, Status};
+use weft_rnic::{Completion, DisconnectReason, Qp, RegisterError, Stag, Status};
 
 use crate::endpoint::Endpoint;
 use crate::error::Error;
@@ -25,6 +25,9 @@ use crate::window::Window;
 
 mod asking;
 mod performing;
+mod requests;
+
+use requests::Requests;
 
 /// The session of a socket, and what it has of the device.
 #[derive(Debug)]
@@ -35,14 +38,9 @@ pub(crate) struct Link {
     session: Session,
     terms: Terms,
     stage: Stage,
-    /// The requests in the send queue, oldest first: the operation of which the session hears then.
-    posted: VecDeque<Option<Op>>,
-    /// Operations whose requests the queue pair has refused, since the connection has ended.
-    refused: VecDeque<Op>,
+    requests: Requests,
     /// The place of the next header.
     header: usize,
-    /// Elements of the next Write or message of a stream.
-    gathered: Vec<Sge>,
     transfers: HashMap<Op, Transfer>,
     /// Windows that no operation uses.
     windows: Vec<Window>,
@@ -122,10 +120,8 @@ impl Link {
                 Role::Initiator => Stage::Open,
                 Role::Responder => Stage::Starting,
             },
-            posted: VecDeque::new(),
-            refused: VecDeque::new(),
+            requests: Requests::default(),
             header: 0,
-            gathered: Vec::new(),
             transfers: HashMap::new(),
             windows: Vec::new(),
             under_way: [0; 2],
@@ -175,7 +171,7 @@ impl Link {
             window.as_ref().err().map(|error| Error::Memory(*error))
         };
         let window = window.ok().flatten();
-        let (len, to) = (area.len, area.tagged_offset());
+        let (len, to, elements) = (area.len, area.tagged_offset(), area.count());
         let stag = window.as_ref().map_or(Stag(0), Window::stag);
         self.transfers.insert(op, Transfer { area, window, direction, has_faulted: false, pending });
         let options = &self.objects.options;
@@ -184,9 +180,7 @@ impl Link {
             (Some(error), _) => Err(error),
             (None, Direction::Send) => {
                 let deadline = deadline(options.send_timeout);
-                self.session
-                    .send(SendRequest { op, len, elements: 1, stag, to, deadline })
-                    .map_err(Error::from)
+                self.session.send(SendRequest { op, len, elements, stag, to, deadline }).map_err(Error::from)
             }
             (None, Direction::Receive { waits_for_all, is_in_place }) => {
                 let deadline = deadline(options.recv_timeout);
@@ -250,9 +244,7 @@ impl Link {
         // What came before the end is there, and all that was posted has been flushed.
         self.collect(now);
         self.stage = Stage::Gone;
-        for op in core::mem::take(&mut self.posted).into_iter().flatten() {
-            self.session.handle_done(op, false);
-        }
+        self.requests.abandon().for_each(|op| self.session.handle_done(op, false));
         self.session.handle_loss(match reason {
             DisconnectReason::Peer => Loss::Fin,
             DisconnectReason::Lost if self.has_timed_out => Loss::TimedOut,
@@ -302,9 +294,8 @@ impl Link {
         let is_good = completion.status == Status::Success;
         let Some(slot) = slot_of(completion.wr_id) else {
             self.has_timed_out |= completion.status == Status::RetryExceeded;
-            if let Some(op) = self.posted.pop_front().flatten() {
-                self.session.handle_done(op, is_good);
-            }
+            let tell = |op, is_good| self.session.handle_done(op, is_good);
+            self.requests.complete(completion.wr_id, is_good, tell);
             return;
         };
         let at = self.objects.slot_at(slot);

@@ -1,7 +1,7 @@
 //! Registered memory that operations take.
 #![allow(unsafe_code)]
 
-use core::ops::{Bound, RangeBounds};
+use core::ops::{Bound, Range, RangeBounds};
 use std::sync::{Arc, Weak};
 
 use weft_rnic::{Access, Mr, Region, RegisterError, Sge, Stag};
@@ -32,9 +32,18 @@ pub struct Registered {
 /// The octets of an operation.
 #[derive(Debug)]
 pub(crate) struct Area {
+    first: Piece,
+    /// The other pieces, of a vectored send.
+    more: Vec<Piece>,
+    pub(crate) len: u32,
+}
+
+/// Octets that lie together.
+#[derive(Debug)]
+struct Piece {
     memory: Arc<Registered>,
     start: usize,
-    pub(crate) len: u32,
+    len: u32,
 }
 
 impl Context {
@@ -44,7 +53,7 @@ impl Context {
     /// [`Error::Memory`].
     pub fn memory(&self, len: usize) -> Result<Memory, Error> {
         let region = Region::owned(len).ok_or(RegisterError::OutOfMemory)?;
-        Ok(Memory(Registered::new(self, region, Access::LOCAL_WRITE | Access::MW_BIND)?))
+        Ok(Memory(Registered::new(self.service(), region, Access::LOCAL_WRITE | Access::MW_BIND)?))
     }
 }
 
@@ -67,7 +76,7 @@ impl Memory {
         // SAFETY: the caller promises the same.
         let region = unsafe { Region::probed(start, len, is_writable) }?;
         let writes = if is_writable { Access::LOCAL_WRITE } else { Access::LOCAL_READ };
-        Ok(Self(Registered::new(context, region, writes | Access::MW_BIND)?))
+        Ok(Self(Registered::new(context.service(), region, writes | Access::MW_BIND)?))
     }
 
     /// Copies octets from the memory, from this place on.
@@ -116,8 +125,11 @@ impl sealed::Sealed for Memory {
 impl Registered {
     /// # Errors
     /// [`RegisterError`].
-    pub(crate) fn new(context: &Context, region: Region, access: Access) -> Result<Arc<Self>, RegisterError> {
-        let service = context.service();
+    pub(crate) fn new(
+        service: &Arc<Service>,
+        region: Region,
+        access: Access,
+    ) -> Result<Arc<Self>, RegisterError> {
         let memory = service.pd.register_at(region, access, 0)?;
         Ok(Arc::new(Self { memory, context: Arc::downgrade(service) }))
     }
@@ -138,35 +150,113 @@ impl Area {
         context: &Arc<Service>,
         writes: bool,
     ) -> Result<Self, Error> {
+        let first = Piece::new(memory, range, context)?;
+        if writes && !first.memory.memory.access().contains(Access::LOCAL_WRITE) {
+            return Err(RegisterError::Fault.into());
+        }
+        Ok(Self { len: first.len, first, more: Vec::new() })
+    }
+
+    /// Takes ranges of memory for a send of this context.
+    ///
+    /// # Errors
+    /// [`Error::Range`], also for none, [`Error::MessageSize`], also for too many, [`Error::ForeignMemory`].
+    pub(crate) fn of_parts<M: Octets>(
+        parts: &[(M, Range<usize>)],
+        context: &Arc<Service>,
+    ) -> Result<Self, Error> {
+        let pieces = parts.iter().map(|(memory, range)| Piece::new(memory, range, context));
+        let mut more = pieces.collect::<Result<Vec<Piece>, Error>>()?;
+        if more.len() > MAX_PIECES {
+            return Err(Error::MessageSize);
+        }
+        let len = more.iter().try_fold(0_u32, |len, piece| len.checked_add(piece.len));
+        let len = len.ok_or(Error::MessageSize)?;
+        // Pieces without octets take no place in a request.
+        more.retain(|piece| piece.len > 0 || parts.len() == 1);
+        if more.is_empty() {
+            return parts
+                .first()
+                .ok_or(Error::Range)
+                .and_then(|(memory, _)| Self::new(memory, &(..0), context, false));
+        }
+        Ok(Self { len, first: more.remove(0), more })
+    }
+
+    /// Returns a copy of the octets in one piece.
+    ///
+    /// # Errors
+    /// [`Error::Memory`].
+    pub(crate) fn together(&self, context: &Arc<Service>) -> Result<Self, Error> {
+        let region = Region::owned(self.len as usize).ok_or(RegisterError::OutOfMemory)?;
+        let whole = Registered::new(context, region, Access::LOCAL_WRITE | Access::MW_BIND)?;
+        let mut scratch = [0; SCRATCH];
+        let mut to = 0;
+        for piece in self.pieces() {
+            let end = piece.start + piece.len as usize;
+            for from in (piece.start..end).step_by(SCRATCH) {
+                let octets = &mut scratch[..SCRATCH.min(end - from)];
+                let copied =
+                    piece.memory.memory.read(from, octets).and_then(|()| whole.memory.write(to, octets));
+                copied.map_err(|_| RegisterError::Fault)?;
+                to += octets.len();
+            }
+        }
+        let first = Piece { memory: whole, start: 0, len: self.len };
+        Ok(Self { first, more: Vec::new(), len: self.len })
+    }
+
+    /// Returns the number of pieces, which is at most 31.
+    pub(crate) fn count(&self) -> u8 {
+        u8::try_from(1 + self.more.len()).unwrap_or(u8::MAX)
+    }
+
+    /// Returns the tagged offset of the first octet.
+    pub(crate) const fn tagged_offset(&self) -> u64 {
+        self.first.start as u64
+    }
+
+    /// Returns the STag of the memory of the first octet.
+    pub(crate) fn stag(&self) -> Stag {
+        self.first.memory.memory.rkey()
+    }
+
+    /// Returns the elements for a request on these octets.
+    pub(crate) fn elements(&self, at: u32, len: u32) -> impl Iterator<Item = Sge> {
+        let (mut skipped, mut left) = (at, len);
+        self.pieces().filter_map(move |piece| {
+            let at = skipped.min(piece.len);
+            let len = left.min(piece.len - at);
+            skipped -= at;
+            left -= len;
+            (len > 0).then(|| piece.memory.memory.sge(piece.start + at as usize, len))
+        })
+    }
+
+    /// Copies octets into the first piece. Returns whether they are within the memory.
+    pub(crate) fn copy_in(&self, at: usize, octets: &[u8]) -> bool {
+        self.first.memory.memory.write(self.first.start + at, octets).is_ok()
+    }
+
+    fn pieces(&self) -> impl Iterator<Item = &Piece> {
+        core::iter::once(&self.first).chain(&self.more)
+    }
+}
+
+impl Piece {
+    /// # Errors
+    /// [`Error::Range`], [`Error::MessageSize`], [`Error::ForeignMemory`].
+    fn new(
+        memory: &impl Octets,
+        range: &impl RangeBounds<usize>,
+        context: &Arc<Service>,
+    ) -> Result<Self, Error> {
         let memory = memory.registered();
         let (start, len) = part(range, memory.len())?;
         if memory.context.as_ptr() != Arc::as_ptr(context) {
             return Err(Error::ForeignMemory);
         }
-        if writes && !memory.memory.access().contains(Access::LOCAL_WRITE) {
-            return Err(RegisterError::Fault.into());
-        }
         Ok(Self { memory: Arc::clone(memory), start, len })
-    }
-
-    /// Returns the tagged offset of the first octet.
-    pub(crate) const fn tagged_offset(&self) -> u64 {
-        self.start as u64
-    }
-
-    /// Returns the STag of the memory.
-    pub(crate) fn stag(&self) -> Stag {
-        self.memory.memory.rkey()
-    }
-
-    /// Returns the element for a request on these octets.
-    pub(crate) fn sge(&self, at: u32, len: u32) -> Sge {
-        self.memory.memory.sge(self.start + at as usize, len)
-    }
-
-    /// Copies octets in. Returns whether they are within the memory.
-    pub(crate) fn copy_in(&self, at: usize, octets: &[u8]) -> bool {
-        self.memory.memory.write(self.start + at, octets).is_ok()
     }
 }
 
@@ -200,6 +290,11 @@ pub(crate) mod sealed {
         fn registered(&self) -> &Arc<Registered>;
     }
 }
+
+/// Pieces of memory that one request gathers, beside the header of a message.
+pub(crate) const MAX_PIECES: usize = 31;
+/// Octets that are copied at a time.
+const SCRATCH: usize = 8 << 10;
 
 #[cfg(test)]
 mod tests {

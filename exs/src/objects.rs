@@ -5,6 +5,7 @@ use weft_rnic::{Access, CompChannel, Cq, CqInit, Device, Mr, Pd, Qp, QpCapacity,
 
 use crate::buf::Block;
 use crate::error::Error;
+use crate::memory::MAX_PIECES;
 use crate::options::Options;
 
 /// The objects of a socket.
@@ -36,12 +37,9 @@ impl Objects {
         let (sends, receives) = (send_entries(options), u32::from(options.window));
         let cq =
             device.create_cq_with(&CqInit { channel: Some(channel), ..CqInit::new(sends + receives) })?;
-        let send_sge = match kind {
-            Kind::Message => 2,
-            Kind::Stream => GATHERED + 1,
-        };
+        let send_sge = MAX_PIECES + 1;
         let capacity = QpCapacity { send_wr: sends, recv_wr: receives, send_sge, recv_sge: 1, inline: 0 };
-        let qp = device.create_qp(pd, &QpInit { capacity, signal_all: true, ..QpInit::new(&cq, &cq) })?;
+        let qp = device.create_qp(pd, &QpInit { capacity, signal_all: false, ..QpInit::new(&cq, &cq) })?;
         let slots = options.slots(kind) * options.slot_len() as usize;
         let slots = Block::new(pd, slots, Access::LOCAL_WRITE)?;
         let headers = Block::new(pd, sends as usize * HEADER_LEN, Access::LOCAL_READ)?;
@@ -99,5 +97,3 @@ pub(crate) fn slot_of(wr_id: u64) -> Option<u16> {
 
 /// A request of the receive queue has this bit in its identifier.
 const RECEIVE: u64 = 1 << 63;
-/// Elements of the user's memory that one request gathers.
-const GATHERED: usize = 31;

@@ -2,13 +2,13 @@
 
 use core::fmt;
 use core::marker::PhantomData;
-use core::ops::RangeBounds;
+use core::ops::{Range, RangeBounds};
 use core::task::Waker;
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use weft_exs_core::Outcome;
+use weft_exs_core::{Kind as Carried, Outcome};
 
 use crate::context::Context;
 use crate::endpoint::{Handle, Wanted};
@@ -83,10 +83,28 @@ impl<K: Kind> Socket<K> {
         memory: M,
         range: impl RangeBounds<usize>,
     ) -> Op<(Result<Outcome, Error>, M)> {
-        self.start(memory, &range, Direction::Send)
+        let area = Area::new(&memory, &range, &self.service, false);
+        self.start(area, memory, Direction::Send)
     }
 
-    /// Receives the next message into a buffer, or the next octets of a stream, as many as are there. Receives take
+    /// As [`Self::send`] of 1 to 31 parts, which follow one another in one message, or in the stream. A message that is
+    /// longer than immediate data is put together first: its parts are copied once.
+    #[expect(clippy::type_complexity, reason = "the parts come back as they were given")]
+    pub fn send_vectored<M: Octets>(
+        &self,
+        parts: Vec<(M, Range<usize>)>,
+    ) -> Op<(Result<Outcome, Error>, Vec<(M, Range<usize>)>)> {
+        let service = &self.service;
+        let area = Area::of_parts(&parts, service).and_then(|area| {
+            let is_read = area.count() > 1
+                && K::CARRIED == Carried::Message
+                && area.len > self.options().small_packet_max;
+            if is_read { area.together(service) } else { Ok(area) }
+        });
+        self.start(area, parts, Direction::Send)
+    }
+
+    /// Receives the next message into memory, or the next octets of a stream, as many as are there. Receives take
     /// their turn in the order of their starts. Of a message that is longer the rest is lost, which
     /// [`Outcome::is_truncated`] tells. A receive of no octets in the mode [`Mode::End`](crate::Mode::End) says that
     /// the peer sends nothing more.
@@ -95,7 +113,7 @@ impl<K: Kind> Socket<K> {
         memory: M,
         range: impl RangeBounds<usize>,
     ) -> Op<(Result<Outcome, Error>, M)> {
-        self.start(memory, &range, Direction::Receive { waits_for_all: false, is_in_place: false })
+        self.receive(memory, &range, false, false)
     }
 
     /// Sends nothing more behind what was started. The peer hears of it.
@@ -165,18 +183,35 @@ impl<K: Kind> Socket<K> {
         Op::of_socket(service, pending, Arc::clone(&self.handle.0), op)
     }
 
-    fn start<R, M: Octets>(
+    fn receive<R, M: Octets>(
         &self,
         memory: M,
         range: &impl RangeBounds<usize>,
-        direction: Direction,
+        waits_for_all: bool,
+        is_in_place: bool,
     ) -> Op<(Result<R, Error>, M)>
     where
         R: Send + 'static,
         Pending<(Result<R, Error>, M)>: Settle,
     {
+        let area = Area::new(&memory, range, &self.service, true);
+        self.start(area, memory, Direction::Receive { waits_for_all, is_in_place })
+    }
+
+    /// Starts an operation, with the user's memory in which its octets are.
+    fn start<R, M>(
+        &self,
+        area: Result<Area, Error>,
+        memory: M,
+        direction: Direction,
+    ) -> Op<(Result<R, Error>, M)>
+    where
+        R: Send + 'static,
+        M: Send + 'static,
+        Pending<(Result<R, Error>, M)>: Settle,
+    {
         let service = Arc::clone(&self.service);
-        let area = match Area::new(&memory, range, &service, direction != Direction::Send) {
+        let area = match area {
             Ok(area) => area,
             Err(error) => return Op::ended(service, (Err(error), memory)),
         };
@@ -198,7 +233,7 @@ impl Socket<crate::Stream> {
         memory: M,
         range: impl RangeBounds<usize>,
     ) -> Op<(Result<Outcome, Error>, M)> {
-        self.start(memory, &range, Direction::Receive { waits_for_all: true, is_in_place: false })
+        self.receive(memory, &range, true, false)
     }
 }
 
@@ -211,7 +246,7 @@ impl Socket<crate::Messages> {
         memory: M,
         range: impl RangeBounds<usize>,
     ) -> Op<(Result<Received, Error>, M)> {
-        self.start(memory, &range, Direction::Receive { waits_for_all: false, is_in_place: true })
+        self.receive(memory, &range, false, true)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use weft_exs_core::{Action, HEADER_LEN, Op, Outgoing, Place};
-use weft_rnic::{Access, Data, SendOpcode, SendWr, Sge};
+use weft_rnic::{Access, SendOpcode};
 
 use super::{Link, Stage, Transfer};
 
@@ -12,21 +12,23 @@ impl Link {
     pub(crate) fn perform(&mut self, now: Duration) {
         loop {
             let has_room =
-                self.stage == Stage::Open && self.posted.len() + BURST <= self.objects.send_entries();
+                self.stage == Stage::Open && self.requests.len() + BURST <= self.objects.send_entries();
             if let Some(action) = self.session.poll(has_room) {
                 self.carry_out(action, now);
-            } else if let Some(op) = self.refused.pop_front() {
-                self.session.handle_done(op, false);
-            } else {
-                break;
+                continue;
             }
+            self.requests.post(&self.objects.qp);
+            let Some(op) = self.requests.take_refused() else { break };
+            self.session.handle_done(op, false);
         }
-        if let Stage::Draining(until) = self.stage
-            && (self.posted.is_empty() || until <= now)
-        {
-            self.stage = Stage::Leaving;
-            // If there is no connection any more, its end has been told, and waits to be taken.
-            let _gone = self.objects.qp.disconnect();
+        if let Stage::Draining(until) = self.stage {
+            self.requests.seal();
+            self.requests.post(&self.objects.qp);
+            if self.requests.len() == 0 || until <= now {
+                self.stage = Stage::Leaving;
+                // If there is no connection any more, its end has been told, and waits to be taken.
+                let _gone = self.objects.qp.disconnect();
+            }
         }
     }
 
@@ -37,7 +39,8 @@ impl Link {
                 let bind = self.transfers.get_mut(&op).and_then(|Transfer { area, window, .. }| {
                     window.as_mut().map(|window| window.bind(area, 0, area.len, Access::REMOTE_READ))
                 });
-                self.post(bind, &[], Some(op));
+                // The message follows, and tells of both.
+                self.request(bind, Some(op), false);
             }
             Action::BindPart { op, at, len, stag } => {
                 let bind = self.transfers.get_mut(&op).and_then(|Transfer { area, window, .. }| {
@@ -45,25 +48,19 @@ impl Link {
                     debug_assert_eq!(window.stag(), stag, "both count the keys");
                     Some(window.bind(area, at, len, Access::REMOTE_WRITE))
                 });
-                self.post(bind, &[], None);
+                self.request(bind, None, false);
             }
             Action::Read { op, len, stag, to } => {
-                let sge = self.element(op, 0, len);
-                let read = sge.map(|_| SendOpcode::Read { stag, to });
-                self.post(read, sge.as_slice(), Some(op));
+                self.gather(op, 0, len);
+                self.request(Some(SendOpcode::Read { stag, to }), Some(op), true);
             }
-            Action::Gather { op, at, len } => {
-                let sge = self.element(op, at, len);
-                self.gathered.extend(sge);
-            }
-            Action::Write { stag, to, .. } => {
-                let gathered = core::mem::take(&mut self.gathered);
-                self.post(Some(SendOpcode::Write { stag, to }), &gathered, None);
-                self.reuse(gathered);
-            }
+            Action::Gather { op, at, len } => self.gather(op, at, len),
+            Action::Write { stag, to, .. } => self.request(Some(SendOpcode::Write { stag, to }), None, false),
             Action::Send(outgoing) => self.send(&outgoing),
             Action::Copy { from, to, len } => self.copy(from, to, len),
             Action::Revoke { op } => {
+                // It takes a Bind with it that waits in the send queue, but none that is not there yet.
+                self.requests.post(&self.objects.qp);
                 if let Some(window) = self.transfers.get(&op).and_then(|transfer| transfer.window.as_ref()) {
                     window.revoke(&self.objects.qp);
                 }
@@ -71,7 +68,7 @@ impl Link {
             Action::Complete { op, result } => self.complete(op, result.map_err(Into::into)),
             Action::End { abort, .. } => {
                 if let (Stage::Open, Some(message)) = (self.stage, abort)
-                    && self.posted.len() < self.objects.send_entries()
+                    && self.requests.len() < self.objects.send_entries()
                 {
                     self.send(&Outgoing { message, payload: None, invalidate: None, op: None });
                 }
@@ -93,41 +90,31 @@ impl Link {
         // As many headers as entries: the one that is written over belongs to a request that has completed.
         self.header = (self.header + 1) % self.objects.send_entries();
         self.objects.headers.copy_in(header, &outgoing.message.encode());
-        let mut sges = core::mem::take(&mut self.gathered);
-        sges.insert(0, self.objects.headers.sge(header, HEADER));
+        self.requests.gather_first(self.objects.headers.sge(header, HEADER));
         if let Some(op) = outgoing.payload {
             let len = self.transfers.get(&op).map_or(0, |transfer| transfer.area.len);
-            sges.extend(self.element(op, 0, len).filter(|_| len > 0));
+            self.gather(op, 0, len);
         }
         let opcode = match outgoing.invalidate {
             Some(stag) => SendOpcode::SendInvalidate { stag },
             None => SendOpcode::Send,
         };
-        self.post(Some(opcode), &sges, outgoing.op);
-        self.reuse(sges);
+        self.request(Some(opcode), outgoing.op, outgoing.op.is_some());
     }
 
-    /// Posts a request of which the session hears by this operation.
-    fn post(&mut self, opcode: Option<SendOpcode>, sges: &[Sge], told: Option<Op>) {
-        let posted = opcode.is_some_and(|opcode| {
-            let request = SendWr { data: Data::Sges(sges), ..SendWr::new(opcode) };
-            self.objects.qp.post_send(&request).is_ok()
-        });
-        if posted {
-            self.posted.push_back(told);
-        } else {
-            self.refused.extend(told);
+    /// Ends the request that is made. The session hears of it by this operation.
+    fn request(&mut self, opcode: Option<SendOpcode>, told: Option<Op>, is_signaled: bool) {
+        match opcode {
+            Some(opcode) => self.requests.end(opcode, told, is_signaled),
+            None => self.requests.refuse(told),
         }
     }
 
-    fn element(&self, op: Op, at: u32, len: u32) -> Option<Sge> {
-        self.transfers.get(&op).map(|transfer| transfer.area.sge(at, len))
-    }
-
-    /// Keeps the memory of elements for the next request.
-    fn reuse(&mut self, mut sges: Vec<Sge>) {
-        sges.clear();
-        self.gathered = sges;
+    /// Adds octets of an operation to the request that is made.
+    fn gather(&mut self, op: Op, at: u32, len: u32) {
+        if let Some(transfer) = self.transfers.get(&op) {
+            self.requests.gather(transfer.area.elements(at, len));
+        }
     }
 
     /// Copies octets of this side. The session names places that exist, but memory of the caller's may be gone.

@@ -10,5 +10,6 @@ mod messages;
 mod script;
 mod stepped;
 mod streams;
+mod vectored;
 mod waiting;
 mod world;
