@@ -30,6 +30,8 @@ impl Service {
         let listening = Arc::new(Listening::new(id, kind, *options));
         table.listeners.insert(id, Arc::clone(&listening));
         drop(table);
+        // As many may ask at a time as may be there, unless the caller says otherwise.
+        let at = Listen { backlog: at.backlog.or(Some(options.backlog)), ..at };
         let listener = self.device.listen_as(id, &self.events, at);
         Ok((listening, listener.inspect_err(|_| self.unlisten(id))?))
     }

@@ -9,7 +9,7 @@ use crate::script::{Fields, Script};
 use crate::world::{LOCAL, PATIENCE, World, octets};
 
 /// The hello of the script: a window of 16, 2 credits or adverts, slots of 256 octets, 4 Reads.
-fn hello(is_stream: bool) -> Vec<u8> {
+pub(crate) fn hello(is_stream: bool) -> Vec<u8> {
     let mut hello = b"weft-exs\x01".to_vec();
     hello.extend([u8::from(is_stream), 0, 16, 0, 2, 0, 0, 0, 0, 1, 0]);
     hello.extend([0; 16]);
@@ -18,7 +18,7 @@ fn hello(is_stream: bool) -> Vec<u8> {
 }
 
 /// A kind of socket, and how a hello says it.
-trait Said: Kind {
+pub(crate) trait Said: Kind {
     const IS_STREAM: bool;
 }
 
@@ -39,7 +39,7 @@ fn connect<K: Said>(world: &World, script: &Script, options: &Options) -> Socket
     accepting.wait_timeout(PATIENCE).unwrap().unwrap()
 }
 
-const OPTIONS: Options = Options {
+pub(crate) const OPTIONS: Options = Options {
     small_packet_max: 64,
     send_credits: 2,
     recv_credits: 2,
@@ -52,14 +52,15 @@ const OPTIONS: Options = Options {
     recv_timeout: None,
     backlog: 1,
 };
-const CREDIT: Fields = Fields { kind: 0x01, limit: 16, flags: 0, id: 0, len: 0, stag: 0, a: 0, b: 0 };
-const MSG: Fields = Fields { kind: 0x10, flags: 0x01, len: 3, ..CREDIT };
-const ACK: Fields = Fields { kind: 0x11, ..CREDIT };
-const DATA: Fields = Fields { kind: 0x20, flags: 0x03, len: 3, ..CREDIT };
-const ADVERT: Fields = Fields { kind: 0x21, id: 1, len: 9, ..CREDIT };
-const SHUTDOWN: Fields = Fields { kind: 0x30, ..CREDIT };
+pub(crate) const CREDIT: Fields =
+    Fields { kind: 0x01, limit: 16, flags: 0, id: 0, len: 0, stag: 0, a: 0, b: 0 };
+pub(crate) const MSG: Fields = Fields { kind: 0x10, flags: 0x01, len: 3, ..CREDIT };
+pub(crate) const ACK: Fields = Fields { kind: 0x11, ..CREDIT };
+pub(crate) const DATA: Fields = Fields { kind: 0x20, flags: 0x03, len: 3, ..CREDIT };
+pub(crate) const ADVERT: Fields = Fields { kind: 0x21, id: 1, len: 9, ..CREDIT };
+pub(crate) const SHUTDOWN: Fields = Fields { kind: 0x30, ..CREDIT };
 
-fn inline(fields: Fields) -> Vec<u8> {
+pub(crate) fn inline(fields: Fields) -> Vec<u8> {
     [&fields.octets()[..], &b"abc"[..]].concat()
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use weft_rnic::{
     Access, CmEvent, Completion, CompletionOpcode, Config, ConnParam, Cq, CqInit, Data, Device, EventChannel,
-    Ground, Mr, Pd, Progress, Qp, QpCapacity, QpInit, RecvWr, SendOpcode, SendWr, Status,
+    Ground, Listen, Listener, Mr, Pd, Progress, Qp, QpCapacity, QpInit, RecvWr, SendOpcode, SendWr, Status,
 };
 
 use crate::world::{LOCAL, PATIENCE};
@@ -15,11 +15,11 @@ use crate::world::{LOCAL, PATIENCE};
 pub(crate) struct Script {
     cq: Cq,
     qp: Qp,
-    events: EventChannel,
     arrived: Mr,
     /// Memory for its messages, Writes and Reads, and for the peer's Reads.
     pub(crate) memory: Mr,
-    device: Device,
+    pub(crate) device: Device,
+    pub(crate) events: EventChannel,
     /// Messages that were sent. Each has its own place in the memory.
     sent: Cell<usize>,
     _pd: Pd,
@@ -41,7 +41,11 @@ pub(crate) struct Fields {
 impl Script {
     pub(crate) fn new() -> Self {
         let config = Config { progress: Progress::Thread, ..Config::host(LOCAL, 77) };
-        let device = Device::open(Ground::Host, config).unwrap();
+        Self::on(Device::open(Ground::Host, config).unwrap())
+    }
+
+    /// Makes a peer on a device that the test drives.
+    pub(crate) fn on(device: Device) -> Self {
         let pd = device.alloc_pd();
         let cq = device.create_cq_with(&CqInit::new(256)).unwrap();
         let capacity = QpCapacity { send_wr: 64, recv_wr: 64, send_sge: 1, recv_sge: 1, inline: 0 };
@@ -65,6 +69,35 @@ impl Script {
             Some(CmEvent::Established { private_data, .. }) => private_data.to_vec(),
             other => panic!("{other:?}"),
         }
+    }
+
+    /// Listens for one connection.
+    pub(crate) fn listen(&self, at: impl Into<Listen>) -> Listener {
+        self.device.listen(&self.events, at).unwrap()
+    }
+
+    /// Accepts the connection with a hello, and returns the peer's.
+    pub(crate) fn accept(&self, hello: &[u8]) -> Vec<u8> {
+        self.answer(self.events.wait(Some(PATIENCE)), hello)
+    }
+
+    /// As [`Self::accept`], if there is a request.
+    pub(crate) fn try_accept(&self, hello: &[u8]) -> Option<Vec<u8>> {
+        self.events.next().map(|event| self.answer(Some(event), hello))
+    }
+
+    fn answer(&self, event: Option<CmEvent>, hello: &[u8]) -> Vec<u8> {
+        let Some(CmEvent::ConnectRequest(request)) = event else { panic!("it is no request: {event:?}") };
+        let param = ConnParam { private_data: hello, ird: Some(8), ord: Some(8), ..ConnParam::NONE };
+        self.device.accept(request.id, &self.qp, param).unwrap();
+        request.private_data.to_vec()
+    }
+
+    /// Looks for a time that nothing comes.
+    pub(crate) fn silence(&self, time: Duration) {
+        std::thread::sleep(time);
+        let comes = core::iter::from_fn(|| self.cq.poll_one()).find(|completion| completion.wr_id != SENT);
+        assert!(comes.is_none(), "{comes:?}");
     }
 
     /// Sends a message.
@@ -111,6 +144,13 @@ impl Script {
                 return completion.status;
             }
         }
+    }
+
+    /// Returns the status of a request of the send queue that has completed, if there is one.
+    pub(crate) fn try_done(&self) -> Option<Status> {
+        core::iter::from_fn(|| self.cq.poll_one())
+            .find(|completion| completion.wr_id == SENT)
+            .map(|completion| completion.status)
     }
 
     fn completion(&self) -> Completion {

@@ -108,3 +108,25 @@ fn the_same_seeds_give_the_same_run() {
     };
     assert_eq!(run(), run());
 }
+
+/// Nothing waits for a time that would end it anyway.
+#[test]
+fn a_close_of_both_sides_needs_no_time_limit() {
+    let mut world = Stepped::new();
+    let options = Options::default();
+    let listener = world.sides[1].listen::<Messages>(5000, &options).unwrap();
+    let (accepting, peer) = (listener.accept(), world.sides[1].device().address(5000));
+    let connecting = world.sides[0].connect::<Messages>(peer, &options);
+    let (ours, theirs) = (world.end(connecting).unwrap(), world.end(accepting).unwrap());
+    let sending = ours.send(world.sides[0].buffer(10).unwrap(), ..);
+    let receiving = theirs.recv(world.sides[1].buffer(10).unwrap(), ..);
+    assert!(world.end(receiving).0.is_ok() && world.end(sending).0.is_ok());
+    let before = world.now;
+    let closes = [theirs.close(), ours.close()];
+    assert!(closes.into_iter().all(|close| world.end(close) == Ok(())));
+    drop((ours, theirs));
+    while world.sides.iter().any(|side| side.sockets() > 0) {
+        world.step();
+        assert!(world.now - before < Duration::from_millis(500), "before any limit is over");
+    }
+}
