@@ -1,4 +1,4 @@
-//! The body of the fuzz target `exs_message`: hellos, and a session whose user and whose peer do what the input says.
+//! The bodies of fuzz targets. [`pair`] is that of `exs_pair`. This file has that of `exs_message`: hellos, and a session whose user and whose peer do what the input says.
 //!
 //! ```text
 //! octet 0       bit 0: the session is the responder; bit 1: the peer's STags may be invalidated
@@ -13,6 +13,8 @@
 //!               7  actions are taken; bit 3: without room
 //! ```
 
+mod pair;
+
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -23,6 +25,8 @@ use crate::{
     Action, HEADER_LEN, Hello, Kind, Loss, Message, Mode, Op, Outgoing, Place, RecvRequest, RejectCode, Role,
     SendRequest, Session, Terms,
 };
+
+pub use pair::pair;
 
 /// Reads any octets as private data, and then as a session's life. Returns how many operations have completed.
 ///

@@ -153,12 +153,19 @@ impl Hello {
             }
             Kind::Stream => {
                 (1..=MAX_ADVERTS).contains(&self.credits)
-                    && self.ring.is_none_or(|ring| (MIN_RING..=MAX_RING).contains(&ring.len))
+                    && self.ring.as_ref().is_none_or(Ring::is_within_limits)
             }
         };
         is_right
             && (MIN_WINDOW..=MAX_WINDOW).contains(&self.window)
             && (MIN_SLOT..=MIN_SLOT + MAX_IMMEDIATE).contains(&self.slot)
+    }
+}
+
+impl Ring {
+    /// Returns whether its length is allowed, and its last octet has a tagged offset.
+    const fn is_within_limits(&self) -> bool {
+        self.len >= MIN_RING && self.len <= MAX_RING && self.to.checked_add(self.len as u64).is_some()
     }
 }
 
@@ -315,6 +322,7 @@ mod tests {
             Hello { credits: 1, ring: None, ..stream() },
             Hello { credits: 256, ring: ring(4096), ..stream() },
             Hello { ring: ring(64 << 20), ..stream() },
+            Hello { ring: Some(Ring { len: 4096, to: u64::MAX - 4096, stag: Stag(1) }), ..stream() },
         ];
         assert_eq!(fine.map(|hello| Hello::parse(&hello.encode())), fine.map(Ok));
         let wrong = [
@@ -331,6 +339,7 @@ mod tests {
             Hello { ring: ring(4095), ..stream() },
             Hello { ring: ring((64 << 20) + 1), ..stream() },
             Hello { ring: ring(0), ..stream() },
+            Hello { ring: Some(Ring { len: 4096, to: u64::MAX - 4095, stag: Stag(1) }), ..stream() },
         ];
         for hello in wrong {
             assert_eq!(Hello::parse(&hello.encode()), Err(RejectCode::Malformed), "{hello:?}");

@@ -1,4 +1,4 @@
-//! Seeds for the target of Extended Sockets: private data, messages, and lives of a session.
+//! Seeds for the targets of Extended Sockets: private data, messages, and lives of a session and of two.
 
 use weft_ddp::Stag;
 use weft_exs_core::{
@@ -11,6 +11,31 @@ pub(crate) fn all() -> Vec<(String, Vec<u8>)> {
         messages().into_iter().map(|(name, body)| (name, Message { limit: 40, body }.encode().to_vec()));
     let made = private_data().into_iter().chain(messages).chain(lives());
     made.map(|(name, octets)| (name.to_owned(), octets)).collect()
+}
+
+/// Lives of two sessions, as `weft_exs_core::fuzzing::pair` reads them.
+pub(crate) fn pairs() -> Vec<(String, Vec<u8>)> {
+    let (messages, stream, ring) = ([2, 0x15], [1, 0x15], [5, 0x55]);
+    // Of the side of the initiator. Those of the other one have bit 3.
+    let (send, short, receive, in_place) = ([2, 9], [2, 1], [3, 9], [3 | 32, 9]);
+    let [cancel, shutdown, stop, close, recycle, late, cut] =
+        [4, 5, 5 | 16, 6, 6 | 16, 7, 7 | 48].map(|how| [how]);
+    let all = [16, 24, 17, 25, 16, 24, 17, 25];
+    let theirs = |step: &[u8]| [&[step[0] | 8], &step[1..]].concat();
+    let life = |terms: [u8; 2], steps: &[&[u8]]| [&terms[..], &steps.concat()].concat();
+    let closes = [&close[..], &theirs(&close), &all, &late, &all].concat();
+    let made = [
+        ("messages", life(messages, &[&receive, &theirs(&send), &send, &theirs(&receive), &all, &closes])),
+        ("in-place", life(messages, &[&in_place, &theirs(&short), &all, &recycle, &all, &shutdown, &closes])),
+        ("unread", life(messages, &[&theirs(&short), &all, &closes])),
+        ("direct", life(stream, &[&theirs(&receive), &all, &send, &all, &receive, &theirs(&send), &closes])),
+        ("ring", life(ring, &[&send, &short, &all, &theirs(&receive), &theirs(&receive), &all, &closes])),
+        ("cancels", life(ring, &[&theirs(&receive), &all, &theirs(&cancel), &send, &all, &cancel, &all])),
+        ("stops", life(ring, &[&theirs(&receive), &send, &theirs(&stop), &all, &send, &all, &closes])),
+        ("is-cut", life(stream, &[&receive, &theirs(&receive), &all, &send, &theirs(&send), &cut, &all])),
+        ("times-out", life(messages, &[&[2 | 16, 9], &[3 | 16, 9], &all, &late, &late, &all])),
+    ];
+    made.into_iter().map(|(name, octets)| (name.to_owned(), octets)).collect()
 }
 
 fn private_data() -> Vec<(&'static str, Vec<u8>)> {

@@ -36,6 +36,7 @@ fn made(target: &str) -> Vec<(String, Vec<u8>)> {
         "verbs_ops" => verbs::seeds(),
         "group_message" | "group_control" => groups::all(target),
         "exs_message" => exs::all(),
+        "exs_pair" => exs::pairs(),
         "sockets_link" | "sockets_calls" | "sockets_far" => sockets::all(target),
         "sockets_message" | "sockets_order" | "sockets_answer" | "sockets_letter" | "sockets_record"
         | "sockets_session" => talk::all(target),
@@ -140,6 +141,9 @@ fn run(target: &str, octets: &[u8]) {
         "exs_message" => {
             let _completed = weft_exs_core::fuzzing::message(octets);
         }
+        "exs_pair" => {
+            let _completed = weft_exs_core::fuzzing::pair(octets);
+        }
         "capture" => {
             let _records = weft_cli::fuzzing::capture(octets);
         }
@@ -155,7 +159,7 @@ fn run(target: &str, octets: &[u8]) {
 
 /// Octets of each seed that are changed.
 const CHANGES: usize = 40;
-const TARGETS: [&str; 23] = [
+const TARGETS: [&str; 24] = [
     "mpa_startup",
     "mpa_deframe",
     "ddp_header",
@@ -179,4 +183,5 @@ const TARGETS: [&str; 23] = [
     "group_message",
     "group_control",
     "exs_message",
+    "exs_pair",
 ];
