@@ -82,4 +82,4 @@ pub use options::Options;
 pub use queue::{Place, Queue};
 pub use ready::Ready;
 pub use socket::Socket;
-pub use weft_exs_core::{Fault, Mode, Outcome, RejectCode};
+pub use weft_exs_core::{ByWay, Fault, Mode, Outcome, RejectCode, Stats};

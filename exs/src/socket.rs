@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use weft_exs_core::{Kind as Carried, Outcome};
+use weft_exs_core::{Kind as Carried, Outcome, Stats};
 
 use crate::context::Context;
 use crate::endpoint::{Handle, Wanted};
@@ -152,6 +152,12 @@ impl<K: Kind> Socket<K> {
     #[must_use]
     pub fn options(&self) -> Options {
         self.with(|link, _| link.options())
+    }
+
+    /// Returns what the socket has counted.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.with(|link, _| link.stats())
     }
 
     /// Changes [`Options::linger`] for a later [`Self::close`].

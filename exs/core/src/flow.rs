@@ -7,6 +7,7 @@ use crate::terms::Terms;
 
 /// What a socket carries: messages or a stream. Both have the same calls.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::large_enum_variant, reason = "a session has one, and it does not move")]
 pub(crate) enum Flow {
     Messages(Pull),
     Stream(Stream),

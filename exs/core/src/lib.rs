@@ -11,6 +11,7 @@
 //! terms    what follows from both hellos
 //! hello    what the two sides tell each other at the start
 //! message  the octets of a message
+//! stats    what a session has counted
 //! fault    what a peer can do wrong
 //! ```
 //!
@@ -37,6 +38,7 @@ pub mod push;
 #[cfg(test)]
 mod push_tests;
 mod session;
+mod stats;
 mod stream;
 mod terms;
 mod window;
@@ -50,4 +52,5 @@ pub use hello::{
 pub use message::{Ack, Advert, Body, Data, Extent, HEADER_LEN, Message, Msg, Source, Target};
 pub use op::{Mode, Op, OpError, Outcome, RecvRequest, SendRequest};
 pub use session::{Loss, Role, Session};
+pub use stats::{ByWay, Stats};
 pub use terms::{Terms, Wishes};

@@ -27,6 +27,7 @@ use crate::action::{Action, Cause};
 use crate::fault::Fault;
 use crate::message::{Body, Message};
 use crate::op::{Op, OpError, RecvRequest, SendRequest};
+use crate::stats::Stall;
 use crate::terms::Terms;
 use receiver::Receiver;
 use sender::Sender;
@@ -165,6 +166,11 @@ impl Pull {
     /// Returns whether there are octets that the user has not read, or not given back.
     pub(crate) fn has_unread(&self) -> bool {
         self.receiver.has_unread()
+    }
+
+    /// Returns what messages wait for, if the peer takes Sends.
+    pub(crate) fn stall(&self) -> Option<Stall> {
+        self.sender.has_no_credit().then_some(Stall::Advert)
     }
 
     pub(crate) fn is_readable(&self) -> bool {

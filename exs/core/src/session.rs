@@ -15,6 +15,7 @@ use crate::flow::{Flow, each};
 use crate::message::{Body, Message};
 use crate::op::{Op, OpError, RecvRequest, SendRequest};
 use crate::pull::Draft;
+use crate::stats::{Counted, Stall, Stats};
 use crate::terms::Terms;
 use crate::window::Window;
 
@@ -32,6 +33,9 @@ pub struct Session {
     shutdown: Shutdown,
     close: Close,
     ended: Option<Cause>,
+    stats: Counted<Stats>,
+    /// What sends wait for, as it was counted last.
+    stall: Counted<Option<Stall>>,
 }
 
 /// The side of a connection.
@@ -92,6 +96,8 @@ impl Session {
             shutdown: Shutdown::Open,
             close: Close::Open,
             ended: None,
+            stats: Counted::default(),
+            stall: Counted::default(),
         }
     }
 
@@ -260,6 +266,16 @@ impl Session {
         self.ended
     }
 
+    /// Returns what the session has counted.
+    #[must_use]
+    pub const fn stats(&self) -> Stats {
+        let stale_adverts = match &self.flow {
+            Flow::Messages(_) => 0,
+            Flow::Stream(stream) => stream.stale_adverts.0,
+        };
+        Stats { stale_adverts, ..self.stats.0 }
+    }
+
     /// Returns whether no operation is left.
     #[must_use]
     pub fn is_idle(&self) -> bool {
@@ -280,7 +296,11 @@ impl Session {
             self.end(if fault == Fault::UnreadData { Cause::Reset } else { Cause::Blamed(fault) }, None);
             return Ok(slot);
         }
-        each!(&mut self.flow, flow => flow.handle(&message.body, (slot, invalidated), &mut self.actions))
+        let slot = each!(&mut self.flow, flow => {
+            flow.handle(&message.body, (slot, invalidated), &mut self.actions)?
+        });
+        self.stats.0.received.count(&message.body);
+        Ok(slot)
     }
 
     /// Returns the next request for the send queue.
@@ -304,6 +324,7 @@ impl Session {
                 Flow::Stream(stream) => stream.poll_message(&mut self.actions),
             };
             if let Some(Draft { body, payload, invalidate, op }) = draft {
+                self.stats.0.count_sent(&body);
                 let message = Message { limit: self.window.send(), body };
                 self.actions.push_back(Action::Send(Outgoing { message, payload, invalidate, op }));
                 return self.actions.pop_front();
@@ -315,8 +336,22 @@ impl Session {
                 return Some(self.message(Body::Shutdown { end }));
             }
         }
+        self.note_stall(may_send);
         let owes = self.window.owes() && self.window.may_send_credit();
         owes.then(|| self.message(Body::Credit))
+    }
+
+    /// Counts a wait of the sends that were started, if it has begun now.
+    fn note_stall(&mut self, may_send: bool) {
+        let stall = match each!(&self.flow, flow => flow.end_of_sends()) {
+            Some(_all_are_out) => None,
+            None if !may_send => Some(Stall::Window),
+            None => each!(&self.flow, flow => flow.stall()),
+        };
+        if stall != self.stall.0 {
+            stall.into_iter().for_each(|stall| self.stats.0.count_stall(stall));
+            self.stall.0 = stall;
+        }
     }
 
     /// Ends the connection if it is to be closed and nothing is left to be done, and tells when it is.

@@ -17,9 +17,10 @@ use crate::message::Body;
 use crate::op::{Mode, Op, OpError, Outcome, RecvRequest, SendRequest};
 use crate::pull::Draft;
 use crate::push::{
-    Control, Local, Part, Place as End, Received, Receiver, ReceiverTerms, Sender, SenderTerms, Way, Window,
-    Write,
+    Control, Local, Part, Place as End, Received, Receiver, ReceiverTerms, Sender, SenderTerms, Wait, Way,
+    Window, Write,
 };
+use crate::stats::{Counted, Stall};
 use crate::terms::Terms;
 
 /// Both directions of a socket for a stream.
@@ -35,6 +36,7 @@ pub(crate) struct Stream {
     parts: Vec<Part>,
     /// The last message was the receiver's: the next one is the sender's, if there is one.
     is_senders_turn: bool,
+    pub(crate) stale_adverts: Counted<u64>,
     /// DATA of which the Send was flushed.
     flushed: usize,
     /// The connection has ended, and everything that is left ends so.
@@ -70,6 +72,7 @@ impl Stream {
             receives: VecDeque::new(),
             parts: Vec::new(),
             is_senders_turn: false,
+            stale_adverts: Counted::default(),
             flushed: 0,
             ended: None,
         }
@@ -104,7 +107,10 @@ impl Stream {
             _ if invalidated.is_some() => return Err(Fault::NotOut),
             Body::Credit => {}
             Body::Data(data) => self.receiver.handle_data(data)?,
-            Body::Advert(advert) => _ = self.sender.handle_advert(*advert)?,
+            Body::Advert(advert) => {
+                let is_taken = self.sender.handle_advert(*advert)?;
+                self.stale_adverts.0 += u64::from(!is_taken);
+            }
             Body::Free { read } => self.sender.handle_free(*read)?,
             Body::Revoke { epoch } => self.sender.handle_revoke(*epoch)?,
             Body::Shutdown { end } => self.receiver.handle_shutdown(*end)?,
@@ -199,6 +205,14 @@ impl Stream {
     /// Returns whether there are octets that the user has not read.
     pub(crate) const fn has_unread(&self) -> bool {
         self.receiver.unread() > 0
+    }
+
+    /// Returns what sends wait for, if the peer takes Sends.
+    pub(crate) fn stall(&self) -> Option<Stall> {
+        self.sender.wait().map(|wait| match wait {
+            Wait::Advert => Stall::Advert,
+            Wait::Ring => Stall::Ring,
+        })
     }
 
     pub(crate) const fn is_readable(&self) -> bool {

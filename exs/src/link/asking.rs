@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use weft_exs_core::{Kind, Op, Terms};
+use weft_exs_core::{Kind, Op, Stats, Terms};
 
 use super::{Ended, Link};
 use crate::options::Options;
@@ -36,6 +36,10 @@ impl Link {
             let waker = ready.of(wanted).and_then(|met| pending.settle(met));
             self.ended.push(Ended { waker, _transfer: None });
         }
+    }
+
+    pub(crate) const fn stats(&self) -> Stats {
+        self.session.stats()
     }
 
     pub(crate) const fn addresses(&self) -> Option<[SocketAddr; 2]> {

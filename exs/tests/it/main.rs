@@ -9,6 +9,7 @@ mod memory;
 mod messages;
 mod responder;
 mod script;
+mod stats;
 mod stepped;
 mod streams;
 mod threads;

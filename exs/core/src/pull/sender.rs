@@ -172,7 +172,12 @@ impl Sender {
 
     /// Returns whether there is a credit for another message.
     pub(super) fn is_writable(&self) -> bool {
-        self.is_drained() && self.out - self.acknowledged < self.credits
+        self.is_drained() && !self.has_no_credit()
+    }
+
+    /// Returns whether as many messages are out as may be.
+    pub(super) const fn has_no_credit(&self) -> bool {
+        self.out - self.acknowledged >= self.credits
     }
 
     /// Returns whether all operations have completed.
@@ -195,7 +200,7 @@ impl Sender {
 
     /// Returns the next operation whose message is to be sent, if there is a credit for it.
     fn due(&mut self) -> Option<&mut Sending> {
-        let is_free = self.out - self.acknowledged < self.credits && self.ended.is_none();
+        let is_free = !self.has_no_credit() && self.ended.is_none();
         self.queue.get_mut(self.out).filter(|_| is_free)
     }
 
