@@ -24,19 +24,19 @@ pub(crate) struct Objects {
 }
 
 impl Objects {
-    /// Makes the objects of a socket whose completions are announced on `channel`.
+    /// Makes the objects of a socket on this engine of the device. Completions are announced on `channel`.
     ///
     /// # Errors
     /// [`Error::Device`], [`Error::Memory`].
     pub(crate) fn new(
-        (device, pd): (&Device, &Pd),
+        (device, pd, comp_vector): (&Device, &Pd, usize),
         channel: &CompChannel,
         kind: Kind,
         options: &Options,
     ) -> Result<Self, Error> {
         let (sends, receives) = (send_entries(options), u32::from(options.window));
-        let cq =
-            device.create_cq_with(&CqInit { channel: Some(channel), ..CqInit::new(sends + receives) })?;
+        let init = CqInit { channel: Some(channel), comp_vector, ..CqInit::new(sends + receives) };
+        let cq = device.create_cq_with(&init)?;
         let send_sge = MAX_PIECES + 1;
         let capacity = QpCapacity { send_wr: sends, recv_wr: receives, send_sge, recv_sge: 1, inline: 0 };
         let qp = device.create_qp(pd, &QpInit { capacity, signal_all: false, ..QpInit::new(&cq, &cq) })?;

@@ -3,6 +3,7 @@
 use core::task::Waker;
 use std::collections::HashMap;
 use std::os::fd::AsFd;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
@@ -30,6 +31,8 @@ pub(crate) struct Service {
     notices: Mutex<()>,
     pub(crate) events: EventChannel,
     agenda: Arc<Agenda>,
+    /// Sockets so far, the connecting ones included.
+    made: AtomicUsize,
     table: Mutex<Table>,
     /// Alarms that no thread uses.
     alarms: Mutex<Vec<Arc<Alarm>>>,
@@ -67,6 +70,7 @@ impl Service {
             queue,
             notices: Mutex::default(),
             agenda,
+            made: AtomicUsize::new(0),
             table: Mutex::default(),
             alarms: Mutex::default(),
         })

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use weft_exs_core::{Hello, Kind, RejectCode, Role, Terms};
 use weft_rnic::{CmEvent, ConnParam, ConnectRequest, CqId, Listen, Listener};
@@ -181,7 +182,9 @@ impl Service {
     }
 
     fn objects(&self, kind: Kind, options: &Options) -> Result<Objects, Error> {
-        Objects::new((&self.device, &self.pd), &self.completions, kind, options)
+        // The sockets are shared out among the engines.
+        let engine = self.made.fetch_add(1, Ordering::Relaxed) % self.device.num_comp_vectors();
+        Objects::new((&self.device, &self.pd, engine), &self.completions, kind, options)
     }
 
     /// Returns the Reads that a socket with these options answers at a time, and has under way.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use weft_exs::{Context, Error, Messages, Mode, Options, Stream};
-use weft_rnic::{Config, Progress};
+use weft_rnic::{Config, Ground, Progress};
 
 use crate::world::{LOCAL, PATIENCE, World, octets};
 
@@ -190,6 +190,43 @@ fn a_context_has_a_thousand_sockets() {
     assert_eq!(modes.len(), 2);
     drop((ours, theirs));
     until(|| client.sockets() + server.sockets() == 0);
+}
+
+/// The sockets of a device are shared out among its engines, and those of both kinds work on each.
+#[test]
+fn sockets_use_all_engines_of_a_device() {
+    let open = |seed| {
+        let config = Config { engines: 2, ..Config::host(LOCAL, seed) };
+        Context::open(Ground::Host, config).unwrap()
+    };
+    let world = World { client: open(1), server: open(2) };
+    let options = Options::default();
+    for number in 0..4 {
+        let (ours, theirs) = world.connect::<Messages>(&options, &options);
+        let streams = world.connect::<Stream>(&options, &options);
+        // An odd number of sockets: the next ones are on the other engines.
+        drop(world.connect::<Stream>(&options, &options));
+        for len in [100, 100_000] {
+            let mut bufs = [(); 2].map(|()| world.client.buffer(len).unwrap());
+            bufs.iter_mut().for_each(|buf| buf.copy_from_slice(&octets(number + len, len)));
+            let [message, stream] = bufs;
+            let sends = [ours.send(message, ..), streams.0.send(stream, ..)];
+            let receive = |_| world.server.buffer(len).unwrap();
+            let [message, stream] = [0, 1].map(receive);
+            for op in [theirs.recv(message, ..), streams.1.recv_all(stream, ..)] {
+                let (received, buf) = op.wait_timeout(PATIENCE).unwrap();
+                assert!(received.unwrap().octets as usize == len && buf[..] == octets(number + len, len));
+            }
+            assert!(sends.into_iter().all(|op| op.wait_timeout(PATIENCE).unwrap().0.is_ok()));
+        }
+    }
+    for engine in 0..2 {
+        for side in [&world.client, &world.server] {
+            let counters = side.device().engine_counters(engine).unwrap();
+            let octets = counters.mpa.octets_sent + counters.mpa.octets_received;
+            assert!(octets > 400_000, "engine {engine}: {octets} octets");
+        }
+    }
 }
 
 #[test]
