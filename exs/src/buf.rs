@@ -10,9 +10,7 @@ use std::sync::Arc;
 
 use weft_rnic::{Access, Mr, Pd, Region, RegisterError, Sge};
 
-use crate::context::Context;
-use crate::error::Error;
-use crate::memory::{Octets, Registered, sealed};
+use crate::memory::{Domain, Octets, Registered, sealed};
 
 /// Registered memory. It goes into an operation by value, and comes back with its outcome.
 pub struct Buf {
@@ -28,15 +26,15 @@ pub(crate) struct Block {
     memory: Mr,
 }
 
-impl Context {
-    /// Allocates and registers a buffer of zeroed octets.
+impl Buf {
+    /// Allocates and registers zeroed octets.
     ///
     /// # Errors
-    /// [`Error::Memory`].
-    pub fn buffer(&self, len: usize) -> Result<Buf, Error> {
+    /// [`RegisterError`].
+    pub(crate) fn new(domain: &Domain, len: usize) -> Result<Self, RegisterError> {
         let [whole, region] = twice(len)?;
-        let registered = Registered::new(self.service(), whole, Access::LOCAL_WRITE | Access::MW_BIND)?;
-        Ok(Buf { registered, region })
+        let registered = Registered::new(domain, whole, Access::LOCAL_WRITE | Access::MW_BIND)?;
+        Ok(Self { registered, region })
     }
 }
 

@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weft_netif::Instant;
-use weft_rnic::{Config, Device, Ground, Progress};
+use weft_rnic::{Access, Config, Device, Ground, Progress, Region, RegisterError};
 
 use crate::agenda::Agenda;
 use crate::alarm::Alarm;
+use crate::buf::Buf;
 use crate::clock::Clock;
 use crate::error::Error;
+use crate::memory::{Memory, Registered};
 use crate::service::Service;
 
 /// A device, and all sockets on it. Clones are handles to the same context.
@@ -80,6 +82,24 @@ impl Context {
                 return device.into_iter().chain(socket).min();
             }
         }
+    }
+
+    /// Allocates and registers a buffer of zeroed octets.
+    ///
+    /// # Errors
+    /// [`Error::Memory`].
+    pub fn buffer(&self, len: usize) -> Result<Buf, Error> {
+        Ok(Buf::new(&self.service.domain, len)?)
+    }
+
+    /// Allocates and registers zeroed octets that several operations may share.
+    ///
+    /// # Errors
+    /// [`Error::Memory`].
+    pub fn memory(&self, len: usize) -> Result<Memory, Error> {
+        let region = Region::owned(len).ok_or(RegisterError::OutOfMemory)?;
+        let access = Access::LOCAL_WRITE | Access::MW_BIND;
+        Ok(Memory::new(Registered::new(&self.service.domain, region, access)?))
     }
 
     /// Returns the device.

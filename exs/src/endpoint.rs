@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::agenda::Agenda;
 use crate::error::Error;
+use crate::in_place::Recycle;
 use crate::link::Link;
 
 /// What closes a socket when nobody has it any more.
@@ -32,7 +33,8 @@ pub(crate) trait Wanted: Send + Sync {
 impl Endpoint {
     pub(crate) fn new(id: u64, agenda: &Arc<Agenda>, mut link: Link) -> Arc<Self> {
         Arc::new_cyclic(|endpoint| {
-            link.endpoint = Weak::clone(endpoint);
+            let recycles: Weak<Self> = Weak::clone(endpoint);
+            link.recycles_to(recycles);
             Self { id, agenda: Arc::clone(agenda), link: Mutex::new(link) }
         })
     }
@@ -61,6 +63,12 @@ impl Endpoint {
 
     pub(crate) fn cancel(&self, op: Option<weft_exs_core::Op>) -> usize {
         self.with(|link, _| link.cancel(op))
+    }
+}
+
+impl Recycle for Endpoint {
+    fn recycle(&self, slot: u16) {
+        self.with(|link, _| link.recycle(slot));
     }
 }
 

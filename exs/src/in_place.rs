@@ -7,7 +7,6 @@ use std::sync::Weak;
 use weft_exs_core::Outcome;
 
 use crate::buf::Part;
-use crate::endpoint::Endpoint;
 
 /// How a receive in place has ended.
 #[derive(Debug)]
@@ -26,12 +25,17 @@ pub struct InPlace {
     octets: Part,
     slot: u16,
     /// The socket does not stay for its slots.
-    endpoint: Weak<Endpoint>,
+    socket: Weak<dyn Recycle>,
+}
+
+/// A socket that takes slots back.
+pub(crate) trait Recycle: Send + Sync {
+    fn recycle(&self, slot: u16);
 }
 
 impl InPlace {
-    pub(crate) const fn new(octets: Part, slot: u16, endpoint: Weak<Endpoint>) -> Self {
-        Self { octets, slot, endpoint }
+    pub(crate) const fn new(octets: Part, slot: u16, socket: Weak<dyn Recycle>) -> Self {
+        Self { octets, slot, socket }
     }
 }
 
@@ -45,8 +49,8 @@ impl Deref for InPlace {
 
 impl Drop for InPlace {
     fn drop(&mut self) {
-        if let Some(endpoint) = self.endpoint.upgrade() {
-            endpoint.with(|link, _| link.recycle(self.slot));
+        if let Some(socket) = self.socket.upgrade() {
+            socket.recycle(self.slot);
         }
     }
 }

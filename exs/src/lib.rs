@@ -16,6 +16,7 @@
 //! buf        registered memory that is the program's alone outside of operations
 //! memory     registered memory that operations share, and the octets of an operation
 //! in_place   octets of a message where they came
+//! raw        memory of the caller's
 //! window     the peer's way to the octets of an operation
 //! options, kind, ready, error, errno
 //! ```
@@ -64,6 +65,7 @@ mod op;
 mod options;
 mod pending;
 mod queue;
+mod raw;
 mod ready;
 mod service;
 mod socket;

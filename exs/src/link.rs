@@ -14,9 +14,8 @@ use weft_exs_core::{
 };
 use weft_rnic::{Completion, DisconnectReason, Qp, RegisterError, Stag, Status};
 
-use crate::endpoint::Endpoint;
 use crate::error::Error;
-use crate::in_place::{InPlace, Received};
+use crate::in_place::{InPlace, Received, Recycle};
 use crate::memory::Area;
 use crate::objects::{Objects, slot_of};
 use crate::pending::{Pending, Settle};
@@ -34,7 +33,7 @@ use requests::Requests;
 pub(crate) struct Link {
     objects: Objects,
     /// The socket that the link belongs to.
-    pub(crate) endpoint: Weak<Endpoint>,
+    socket: Option<Weak<dyn Recycle>>,
     session: Session,
     terms: Terms,
     stage: Stage,
@@ -112,7 +111,7 @@ impl Link {
     pub(crate) fn new(role: Role, objects: Objects, terms: &Terms) -> Self {
         let addresses = objects.qp.addresses();
         Self {
-            endpoint: Weak::new(),
+            socket: None,
             session: Session::new(role, terms),
             terms: *terms,
             objects,
@@ -133,6 +132,11 @@ impl Link {
             closing: Vec::new(),
             ended: Vec::new(),
         }
+    }
+
+    /// Notes the socket, which takes slots back.
+    pub(crate) fn recycles_to(&mut self, socket: Weak<dyn Recycle>) {
+        self.socket = Some(socket);
     }
 
     pub(crate) const fn qp(&self) -> &Qp {
@@ -311,7 +315,7 @@ impl Link {
         let Mode::InPlace { slot } = outcome.mode else { return None };
         let at = self.objects.slot_at(slot) + HEADER_LEN;
         let octets = self.objects.slots.part(at..at + outcome.octets as usize)?;
-        Some(InPlace::new(octets, slot, Weak::clone(&self.endpoint)))
+        Some(InPlace::new(octets, slot, self.socket.clone()?))
     }
 
     /// Takes back a slot that was handed out.

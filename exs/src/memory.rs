@@ -1,14 +1,11 @@
 //! Registered memory that operations take.
-#![allow(unsafe_code)]
 
 use core::ops::{Bound, Range, RangeBounds};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
-use weft_rnic::{Access, Mr, Region, RegisterError, Sge, Stag};
+use weft_rnic::{Access, Mr, Pd, Region, RegisterError, Sge, Stag};
 
-use crate::context::Context;
 use crate::error::Error;
-use crate::service::Service;
 
 /// Registered memory that several operations may share. Clones are handles to the same memory.
 ///
@@ -26,7 +23,15 @@ pub trait Octets: sealed::Sealed {}
 #[expect(unnameable_types, reason = "nobody is to name it")]
 pub struct Registered {
     memory: Mr,
-    context: Weak<Service>,
+    domain: Arc<()>,
+}
+
+/// The protection domain of a context, in which all of its memory is.
+#[derive(Debug)]
+pub(crate) struct Domain {
+    pub(crate) pd: Pd,
+    /// By this its memory is known.
+    mark: Arc<()>,
 }
 
 /// The octets of an operation.
@@ -46,37 +51,9 @@ struct Piece {
     len: u32,
 }
 
-impl Context {
-    /// Allocates and registers zeroed octets that several operations may share.
-    ///
-    /// # Errors
-    /// [`Error::Memory`].
-    pub fn memory(&self, len: usize) -> Result<Memory, Error> {
-        let region = Region::owned(len).ok_or(RegisterError::OutOfMemory)?;
-        Ok(Memory(Registered::new(self.service(), region, Access::LOCAL_WRITE | Access::MW_BIND)?))
-    }
-}
-
 impl Memory {
-    /// Registers memory of the caller, `len` octets from `start` on. Without `is_writable` it can only be sent.
-    ///
-    /// # Errors
-    /// [`Error::Memory`]: some of it is not there, or cannot be written.
-    ///
-    /// # Safety
-    /// If it is there, the memory stays mapped with the same rights, until no handle and no operation has it
-    /// ([`Self::is_in_use`]). With a [guard](weft_rnic::guard_memory) it may fault instead. No code relies on its octets
-    /// being stable: operations read and write them at any time, and so does the peer while a window is bound.
-    pub unsafe fn raw(
-        context: &Context,
-        start: *mut u8,
-        len: usize,
-        is_writable: bool,
-    ) -> Result<Self, Error> {
-        // SAFETY: the caller promises the same.
-        let region = unsafe { Region::probed(start, len, is_writable) }?;
-        let writes = if is_writable { Access::LOCAL_WRITE } else { Access::LOCAL_READ };
-        Ok(Self(Registered::new(context.service(), region, writes | Access::MW_BIND)?))
+    pub(crate) const fn new(registered: Arc<Registered>) -> Self {
+        Self(registered)
     }
 
     /// Copies octets from the memory, from this place on.
@@ -122,16 +99,18 @@ impl sealed::Sealed for Memory {
     }
 }
 
+impl Domain {
+    pub(crate) fn new(pd: Pd) -> Self {
+        Self { pd, mark: Arc::default() }
+    }
+}
+
 impl Registered {
     /// # Errors
     /// [`RegisterError`].
-    pub(crate) fn new(
-        service: &Arc<Service>,
-        region: Region,
-        access: Access,
-    ) -> Result<Arc<Self>, RegisterError> {
-        let memory = service.pd.register_at(region, access, 0)?;
-        Ok(Arc::new(Self { memory, context: Arc::downgrade(service) }))
+    pub(crate) fn new(domain: &Domain, region: Region, access: Access) -> Result<Arc<Self>, RegisterError> {
+        let memory = domain.pd.register_at(region, access, 0)?;
+        Ok(Arc::new(Self { memory, domain: Arc::clone(&domain.mark) }))
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -147,10 +126,10 @@ impl Area {
     pub(crate) fn new(
         memory: &impl Octets,
         range: &impl RangeBounds<usize>,
-        context: &Arc<Service>,
+        domain: &Domain,
         writes: bool,
     ) -> Result<Self, Error> {
-        let first = Piece::new(memory, range, context)?;
+        let first = Piece::new(memory, range, domain)?;
         if writes && !first.memory.memory.access().contains(Access::LOCAL_WRITE) {
             return Err(RegisterError::Fault.into());
         }
@@ -161,11 +140,8 @@ impl Area {
     ///
     /// # Errors
     /// [`Error::Range`], also for none, [`Error::MessageSize`], also for too many, [`Error::ForeignMemory`].
-    pub(crate) fn of_parts<M: Octets>(
-        parts: &[(M, Range<usize>)],
-        context: &Arc<Service>,
-    ) -> Result<Self, Error> {
-        let pieces = parts.iter().map(|(memory, range)| Piece::new(memory, range, context));
+    pub(crate) fn of_parts<M: Octets>(parts: &[(M, Range<usize>)], domain: &Domain) -> Result<Self, Error> {
+        let pieces = parts.iter().map(|(memory, range)| Piece::new(memory, range, domain));
         let mut more = pieces.collect::<Result<Vec<Piece>, Error>>()?;
         if more.len() > MAX_PIECES {
             return Err(Error::MessageSize);
@@ -178,7 +154,7 @@ impl Area {
             return parts
                 .first()
                 .ok_or(Error::Range)
-                .and_then(|(memory, _)| Self::new(memory, &(..0), context, false));
+                .and_then(|(memory, _)| Self::new(memory, &(..0), domain, false));
         }
         Ok(Self { len, first: more.remove(0), more })
     }
@@ -187,9 +163,9 @@ impl Area {
     ///
     /// # Errors
     /// [`Error::Memory`].
-    pub(crate) fn together(&self, context: &Arc<Service>) -> Result<Self, Error> {
+    pub(crate) fn together(&self, domain: &Domain) -> Result<Self, Error> {
         let region = Region::owned(self.len as usize).ok_or(RegisterError::OutOfMemory)?;
-        let whole = Registered::new(context, region, Access::LOCAL_WRITE | Access::MW_BIND)?;
+        let whole = Registered::new(domain, region, Access::LOCAL_WRITE | Access::MW_BIND)?;
         let mut scratch = [0; SCRATCH];
         let mut to = 0;
         for piece in self.pieces() {
@@ -246,14 +222,10 @@ impl Area {
 impl Piece {
     /// # Errors
     /// [`Error::Range`], [`Error::MessageSize`], [`Error::ForeignMemory`].
-    fn new(
-        memory: &impl Octets,
-        range: &impl RangeBounds<usize>,
-        context: &Arc<Service>,
-    ) -> Result<Self, Error> {
+    fn new(memory: &impl Octets, range: &impl RangeBounds<usize>, domain: &Domain) -> Result<Self, Error> {
         let memory = memory.registered();
         let (start, len) = part(range, memory.len())?;
-        if memory.context.as_ptr() != Arc::as_ptr(context) {
+        if !Arc::ptr_eq(&memory.domain, &domain.mark) {
             return Err(Error::ForeignMemory);
         }
         Ok(Self { memory: Arc::clone(memory), start, len })

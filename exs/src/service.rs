@@ -8,13 +8,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use weft_rnic::{CompChannel, CqId, Device, EventChannel, EventQueue, News, Pd, Until};
+use weft_rnic::{CompChannel, CqId, Device, EventChannel, EventQueue, News, Until};
 
 use crate::agenda::Agenda;
 use crate::alarm::Alarm;
 use crate::endpoint::{Endpoint, Wanted};
 use crate::error::Error;
 use crate::listening::Listening;
+use crate::memory::Domain;
 use crate::objects::Objects;
 
 mod connecting;
@@ -24,7 +25,7 @@ mod connecting;
 pub(crate) struct Service {
     pub(crate) device: Device,
     /// Nobody else's queue pairs are in it.
-    pub(crate) pd: Pd,
+    pub(crate) domain: Domain,
     pub(crate) completions: CompChannel,
     queue: EventQueue,
     /// The thread that has it handles notices. The events of a connection have an order.
@@ -65,7 +66,7 @@ impl Service {
         Ok(Self {
             events: device.events_on(&queue),
             completions: device.create_comp_channel()?,
-            pd: device.alloc_pd(),
+            domain: Domain::new(device.alloc_pd()),
             device: device.clone(),
             queue,
             notices: Mutex::default(),

@@ -83,7 +83,7 @@ impl<K: Kind> Socket<K> {
         memory: M,
         range: impl RangeBounds<usize>,
     ) -> Op<(Result<Outcome, Error>, M)> {
-        let area = Area::new(&memory, &range, &self.service, false);
+        let area = Area::new(&memory, &range, &self.service.domain, false);
         self.start(area, memory, Direction::Send)
     }
 
@@ -94,12 +94,12 @@ impl<K: Kind> Socket<K> {
         &self,
         parts: Vec<(M, Range<usize>)>,
     ) -> Op<(Result<Outcome, Error>, Vec<(M, Range<usize>)>)> {
-        let service = &self.service;
-        let area = Area::of_parts(&parts, service).and_then(|area| {
+        let domain = &self.service.domain;
+        let area = Area::of_parts(&parts, domain).and_then(|area| {
             let is_read = area.count() > 1
                 && K::CARRIED == Carried::Message
                 && area.len > self.options().small_packet_max;
-            if is_read { area.together(service) } else { Ok(area) }
+            if is_read { area.together(domain) } else { Ok(area) }
         });
         self.start(area, parts, Direction::Send)
     }
@@ -200,7 +200,7 @@ impl<K: Kind> Socket<K> {
         R: Send + 'static,
         Pending<(Result<R, Error>, M)>: Settle,
     {
-        let area = Area::new(&memory, range, &self.service, true);
+        let area = Area::new(&memory, range, &self.service.domain, true);
         self.start(area, memory, Direction::Receive { waits_for_all, is_in_place })
     }
 

@@ -163,7 +163,7 @@ const UNSAFE: [(&str, &str); 33] = [
     ("capi/group/src/c/", "the boundary to C"),
     ("capi/src/raw/", "memory that C sees, signals, the host's addresses, and where a call comes from"),
     ("exs/src/buf.rs", "slices of registered memory, while no request and no window names it"),
-    ("exs/src/memory.rs", "memory of the caller's, for operations"),
+    ("exs/src/raw.rs", "memory of the caller's, for operations"),
     ("sockets/src/memory.rs", "mappings of memory that other processes change"),
     ("sockets/daemon/src/kernel.rs", "calls that rustix lacks"),
     ("sockets/preload/src/buffers.rs", "the buffers of a program's calls"),

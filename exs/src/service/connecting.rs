@@ -184,7 +184,7 @@ impl Service {
     fn objects(&self, kind: Kind, options: &Options) -> Result<Objects, Error> {
         // The sockets are shared out among the engines.
         let engine = self.made.fetch_add(1, Ordering::Relaxed) % self.device.num_comp_vectors();
-        Objects::new((&self.device, &self.pd, engine), &self.completions, kind, options)
+        Objects::new((&self.device, &self.domain.pd, engine), &self.completions, kind, options)
     }
 
     /// Returns the Reads that a socket with these options answers at a time, and has under way.
