@@ -224,8 +224,7 @@ impl Stream {
     }
 
     pub(crate) fn poll_at(&self) -> Option<Duration> {
-        let waits = |receiving: &&Receiving| receiving.error != OpError::TimedOut;
-        let receives = self.receives.iter().filter(waits).filter_map(|receiving| receiving.request.deadline);
+        let receives = self.receives.iter().filter_map(|receiving| receiving.request.deadline);
         self.deadlines.iter().map(|(_, deadline)| *deadline).chain(receives).min()
     }
 
@@ -250,6 +249,8 @@ impl Stream {
         for receiving in self.receives.iter_mut().filter(|receiving| is_chosen(&receiving.request)) {
             if self.receiver.cancel(receiving.request.op) {
                 receiving.error = error;
+                // It ends in any case.
+                receiving.request.deadline = None;
                 canceled += 1;
             }
         }

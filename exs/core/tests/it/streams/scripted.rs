@@ -345,3 +345,14 @@ fn what_a_peer_must_not_say_ends_the_connection() {
         assert_eq!((cause, abort.body), (Cause::Fault(fault), Body::Abort(fault)), "{body:?}");
     }
 }
+
+/// It waits for the answer to its REVOKE. A time that is over would have the caller come back for ever.
+#[test]
+fn a_canceled_receive_has_no_deadline_any_more() {
+    let mut test = Test::new();
+    test.receives(1, false, Some(3));
+    assert_eq!(test.session.cancel(None), 1);
+    assert_eq!(plain(test.does()), [says(Body::Revoke { epoch: 1 })]);
+    assert_eq!(test.time(4), []);
+    assert_eq!(test.session.poll_at(), None);
+}
