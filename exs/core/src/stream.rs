@@ -247,10 +247,10 @@ impl Stream {
     ) -> usize {
         let mut canceled = 0;
         for receiving in self.receives.iter_mut().filter(|receiving| is_chosen(&receiving.request)) {
+            // It ends in any case, also if it was canceled before, or this side reads no more.
+            receiving.request.deadline = None;
             if self.receiver.cancel(receiving.request.op) {
                 receiving.error = error;
-                // It ends in any case.
-                receiving.request.deadline = None;
                 canceled += 1;
             }
         }

@@ -141,6 +141,10 @@ impl World {
         }
         self.act(number, how & 128 == 0);
         self.act(1 - number, true);
+        if how & 7 == 7 {
+            let times = self.sides.iter().filter_map(|side| side.session.poll_at());
+            assert!(times.into_iter().all(|at| at > self.now), "what was to be done has been done");
+        }
     }
 
     /// Gives a side what comes next. Returns whether there was something.

@@ -356,3 +356,14 @@ fn a_canceled_receive_has_no_deadline_any_more() {
     assert_eq!(test.time(4), []);
     assert_eq!(test.session.poll_at(), None);
 }
+
+/// The same of one that ends since this side reads no more.
+#[test]
+fn a_receive_that_is_stopped_has_no_deadline_when_that_is_over() {
+    let mut test = Test::new();
+    test.receives(1, false, Some(3));
+    test.session.stop_receiving();
+    assert_eq!(plain(test.does()), [says(Body::Revoke { epoch: 1 })]);
+    assert_eq!(test.time(4), []);
+    assert_eq!(test.session.poll_at(), None);
+}
