@@ -90,8 +90,8 @@ struct Transfer {
 pub(crate) struct Ended {
     /// Whom to wake when the lock is free.
     pub(crate) waker: Option<Waker>,
-    /// Memory and outcome, if nobody has them any more. They are dropped without the lock.
-    _transfer: Option<Transfer>,
+    /// The outcome with the user's memory, if nobody wants it any more. It is dropped without the lock.
+    _outcome: Option<Arc<dyn Settle>>,
 }
 
 /// What an operation does.
@@ -201,7 +201,7 @@ impl Link {
     pub(crate) fn cancel(&mut self, op: Option<Op>) -> usize {
         let waits = self.waiting.extract_if(.., |(waiting, ..)| Some(*waiting) == op);
         let wakers: Vec<_> = waits.map(|(.., pending)| pending.settle(Ready::default())).collect();
-        self.ended.extend(wakers.iter().cloned().map(|waker| Ended { waker, _transfer: None }));
+        self.ended.extend(wakers.iter().cloned().map(|waker| Ended { waker, _outcome: None }));
         wakers.len() + self.session.cancel(op)
     }
 
@@ -291,7 +291,7 @@ impl Link {
     /// Tells those who want to hear that the socket is closed.
     fn tell_closed(&mut self, closing: impl IntoIterator<Item = Arc<Pending<Result<(), Error>>>>) {
         let wakers = closing.into_iter().map(|pending| pending.settle(Ok(())));
-        self.ended.extend(wakers.map(|waker| Ended { waker, _transfer: None }));
+        self.ended.extend(wakers.map(|waker| Ended { waker, _outcome: None }));
     }
 
     fn handle(&mut self, completion: &Completion) {
@@ -325,13 +325,16 @@ impl Link {
 
     /// Gives an operation's memory back to the user. Nothing that was posted names it.
     fn complete(&mut self, op: Op, result: Result<Outcome, Error>) {
-        let Some(mut transfer) = self.transfers.remove(&op) else { return };
-        self.under_way[transfer.direction.index()] -= 1;
-        self.windows.extend(transfer.window.take());
-        let result = if transfer.has_faulted { Err(Error::Memory(RegisterError::Fault)) } else { result };
+        let Some(transfer) = self.transfers.remove(&op) else { return };
+        let Transfer { area, window, direction, has_faulted, pending } = transfer;
+        self.under_way[direction.index()] -= 1;
+        self.windows.extend(window);
+        // The memory is not in use any more when the user hears of the end.
+        drop(area);
+        let result = if has_faulted { Err(Error::Memory(RegisterError::Fault)) } else { result };
         let result = result.map(|outcome| Received { outcome, in_place: self.in_place(&outcome) });
-        let waker = transfer.pending.end(result);
-        self.ended.push(Ended { waker, _transfer: Some(transfer) });
+        let waker = pending.end(result);
+        self.ended.push(Ended { waker, _outcome: Some(pending) });
     }
 }
 

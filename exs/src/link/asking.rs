@@ -34,7 +34,7 @@ impl Link {
         for (.., wanted, pending) in self.waiting.extract_if(.., |(_, wanted, _)| ready.of(*wanted).is_some())
         {
             let waker = ready.of(wanted).and_then(|met| pending.settle(met));
-            self.ended.push(Ended { waker, _transfer: None });
+            self.ended.push(Ended { waker, _outcome: None });
         }
     }
 
