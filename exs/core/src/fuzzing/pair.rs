@@ -1,5 +1,6 @@
 //! The body of the fuzz target `exs_pair`: two sessions, whose users, completions and connection do what the input
-//! says. Whatever they do, neither session finds a fault of the other one.
+//! says. Whatever they do, neither session finds a fault of the other one, no send and receive wait for each other, and a
+//! close of both ends in its time.
 //!
 //! ```text
 //! octets 0, 1   bit 0: a stream; bit 1: STags may be invalidated; bit 2: a ring; windows, 4 to 7; credits, 1 to 4
@@ -60,8 +61,8 @@ struct Side {
     session: Session,
     posted: VecDeque<u16>,
     held: BTreeSet<u16>,
-    /// Requests that are not told to have completed, of each operation under way.
-    operations: BTreeMap<Op, usize>,
+    /// Operations under way.
+    operations: BTreeMap<Op, Operation>,
     done: VecDeque<Op>,
     reads: Vec<Op>,
     /// The windows in use, and whose they are.
@@ -69,6 +70,14 @@ struct Side {
     ops: u64,
     completed: usize,
     has_ended: bool,
+}
+
+/// An operation under way.
+#[derive(Debug, PartialEq)]
+struct Operation {
+    is_send: bool,
+    /// Requests that are not told to have completed.
+    posted: usize,
 }
 
 impl World {
@@ -195,13 +204,38 @@ impl World {
         }
     }
 
-    /// Lets everything happen that can, and then cuts the connection.
-    fn end(mut self) -> usize {
-        while (0..2).any(|side| {
-            let has_done = self.deliver(side) || self.sides[side].finish();
-            self.act(side, true);
+    /// Lets everything happen that can.
+    fn settle(&mut self) {
+        (0..2).for_each(|number| self.act(number, true));
+        while (0..2).any(|number| {
+            let side = &mut self.sides[number];
+            let slot = side.held.pop_first();
+            let is_recycled = slot.is_some_and(|slot| side.session.recycle(slot));
+            let has_done = is_recycled || self.deliver(number) || self.sides[number].finish();
+            self.act(number, true);
             has_done
         }) {}
+    }
+
+    /// Lets everything happen that can, closes both sides, and then cuts the connection.
+    fn end(mut self) -> usize {
+        self.settle();
+        if !self.sides.iter().any(|side| side.has_ended) {
+            for (from, to) in [(0, 1), (1, 0)] {
+                let waits = |side: usize, is_send| {
+                    self.sides[side].operations.values().any(|op| op.is_send == is_send)
+                };
+                assert!(!waits(from, true) || !waits(to, false), "a send and a receive wait for each other");
+            }
+        }
+        self.sides.iter_mut().for_each(|side| side.session.close(self.now + BRIEF));
+        self.settle();
+        for _ in 0..2 {
+            self.now += BRIEF;
+            self.sides.iter_mut().for_each(|side| side.session.handle_time(self.now));
+            self.settle();
+        }
+        assert!(self.sides.iter().all(|side| side.has_ended), "a close ends in time");
         self.cut();
         for number in 0..2 {
             self.act(number, true);
@@ -221,7 +255,7 @@ impl Side {
         let op = self.next_op();
         let request = SendRequest { op, len, elements: 1, stag: stag(op), to: 0, deadline };
         if self.session.send(request).is_ok() {
-            self.operations.insert(op, 0);
+            self.operations.insert(op, Operation { is_send: true, posted: 0 });
         }
     }
 
@@ -230,15 +264,15 @@ impl Side {
         let (is_in_place, waits_for_all) = (bit, bit);
         let request = RecvRequest { op, len, is_in_place, waits_for_all, stag: stag(op), to: 0, deadline };
         if self.session.receive(request).is_ok() {
-            self.operations.insert(op, 0);
+            self.operations.insert(op, Operation { is_send: false, posted: 0 });
         }
     }
 
     /// Tells of the oldest completion. Returns whether there was one.
     fn finish(&mut self) -> bool {
         let Some(op) = self.done.pop_front() else { return false };
-        if let Some(posted) = self.operations.get_mut(&op) {
-            *posted -= 1;
+        if let Some(operation) = self.operations.get_mut(&op) {
+            operation.posted -= 1;
         }
         self.session.handle_done(op, true);
         true
@@ -253,8 +287,8 @@ impl Side {
 
     fn flush(&mut self) {
         for op in core::mem::take(&mut self.reads) {
-            if let Some(posted) = self.operations.get_mut(&op) {
-                *posted -= 1;
+            if let Some(operation) = self.operations.get_mut(&op) {
+                operation.posted -= 1;
             }
             self.session.handle_done(op, false);
         }
@@ -294,7 +328,7 @@ impl Side {
             Action::Copy { .. } => {}
             Action::Revoke { op } => self.windows.retain(|_, one| *one != op),
             Action::Complete { op, result } => {
-                let left = self.operations.remove(&op);
+                let left = self.operations.remove(&op).map(|operation| operation.posted);
                 assert_eq!(left, Some(0), "{op:?} can still be reached, or has completed");
                 assert!(!self.windows.values().any(|one| *one == op), "the peer can still reach {op:?}");
                 self.completed += 1;
@@ -318,7 +352,7 @@ impl Side {
 
     fn post(&mut self, op: Op) {
         assert!(!self.has_ended);
-        *self.operations.get_mut(&op).expect("the operation is under way") += 1;
+        self.operations.get_mut(&op).expect("the operation is under way").posted += 1;
     }
 
     const fn next_op(&mut self) -> Op {
