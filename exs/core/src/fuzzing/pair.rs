@@ -1,6 +1,6 @@
 //! The body of the fuzz target `exs_pair`: two sessions, whose users, completions and connection do what the input
-//! says. Whatever they do, neither session finds a fault of the other one, no send and receive wait for each other, and a
-//! close of both ends in its time.
+//! says. Whatever they do, neither session finds a fault of the other one, no send and receive wait for each other, and
+//! a close of both ends in its time.
 //!
 //! ```text
 //! octets 0, 1   bit 0: a stream; bit 1: STags may be invalidated; bit 2: a ring; windows, 4 to 7; credits, 1 to 4

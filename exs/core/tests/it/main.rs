@@ -9,4 +9,5 @@ mod random;
 mod scripted;
 mod search;
 mod streams;
+mod vectors;
 mod world;
