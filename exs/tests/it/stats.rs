@@ -43,16 +43,16 @@ fn octets_of_a_stream_are_counted_by_their_way_and_waits_for_the_ring() {
     assert!(first.sent.ring >= 8192 && first.sent.inline == 0 && first.ring_stalls >= 1, "{first:?}");
     // A receive is advertised before the octets come.
     // At first its advert may still be on its way, since a ring has room as well.
-    let mut direct = 0;
+    let mut most = 0;
     let mut ahead = Some(receive(PIECE));
     for _ in 0..20 {
         let next = receive(PIECE);
         let before = ours.stats().sent.direct;
         assert!(send(PIECE).wait_timeout(PATIENCE).unwrap().0.is_ok());
         assert!(ahead.replace(next).unwrap().wait_timeout(PATIENCE).unwrap().0.is_ok());
-        direct = ours.stats().sent.direct - before;
+        most = most.max(ours.stats().sent.direct - before);
     }
-    assert_eq!(direct, PIECE as u64, "{:?}", ours.stats());
+    assert_eq!(most, PIECE as u64, "{:?}", ours.stats());
     assert!(send(50).wait_timeout(PATIENCE).unwrap().0.is_ok());
     assert!(send(PIECE - 50).wait_timeout(PATIENCE).unwrap().0.is_ok());
     assert!(ahead.unwrap().wait_timeout(PATIENCE).unwrap().0.is_ok());
