@@ -1,5 +1,7 @@
 //! The numbers of errors, for callers that know those of the system.
 
+use std::io;
+
 use rustix::io::Errno;
 use weft_netif::{ConnectError, ListenError};
 use weft_rnic::{CmError, ConnectFailure};
@@ -28,6 +30,13 @@ impl Error {
             Self::Device(error) => Errno::from_raw_os_error(error.errno().code()),
             Self::System(errno) => *errno,
         }
+    }
+}
+
+impl From<Error> for io::Error {
+    /// The kind is that of the number, and the text that of the error.
+    fn from(error: Error) -> Self {
+        Self::new(Self::from_raw_os_error(error.errno().raw_os_error()).kind(), error)
     }
 }
 

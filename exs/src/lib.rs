@@ -17,6 +17,7 @@
 //! memory     registered memory that operations share, and the octets of an operation
 //! in_place   octets of a message where they came
 //! raw        memory of the caller's
+//! byte_stream  a stream as runtimes have them
 //! window     the peer's way to the octets of an operation
 //! options, kind, ready, error, errno
 //! ```
@@ -49,6 +50,8 @@
 mod agenda;
 mod alarm;
 mod buf;
+#[cfg(any(feature = "tokio", feature = "futures-io"))]
+mod byte_stream;
 mod clock;
 mod context;
 mod endpoint;
@@ -73,6 +76,8 @@ mod timers;
 mod window;
 
 pub use buf::Buf;
+#[cfg(any(feature = "tokio", feature = "futures-io"))]
+pub use byte_stream::ByteStream;
 pub use context::Context;
 pub use error::Error;
 pub use in_place::{InPlace, Received};

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[cfg(all(feature = "tokio", feature = "futures-io"))]
+mod byte_stream;
 mod connecting;
 mod faults;
 mod in_place;
