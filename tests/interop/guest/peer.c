@@ -18,6 +18,7 @@ static const struct {
 	{ "access", run_access },
 	{ "many", run_many },
 	{ "target", run_target },
+	{ "exs", run_exs },
 };
 
 static const char usage[] =
@@ -28,7 +29,8 @@ static const char usage[] =
 	"  stream     -C COUNT [-x]      Writes without end; with -x this end disconnects after COUNT of them\n"
 	"  access     -k KIND [-x]       with -x this end makes the bad access\n"
 	"  many       -C ROUNDS -S CONNECTIONS  ping-pongs on many connections at once\n"
-	"  target     a server of rping that tells its buffer, for any number of clients\n";
+	"  target     a server of rping that tells its buffer, for any number of clients\n"
+	"  exs        -k message|stream -C MESSAGES -S OCTETS  sends back as much as comes, by Extended Sockets\n";
 
 void fail(const char *format, ...)
 {

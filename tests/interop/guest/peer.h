@@ -136,5 +136,6 @@ void run_stream(const struct options *options);
 void run_access(const struct options *options);
 void run_many(const struct options *options);
 void run_target(const struct options *options);
+void run_exs(const struct options *options);
 
 #endif

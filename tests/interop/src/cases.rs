@@ -6,6 +6,7 @@ pub(crate) mod access;
 pub(crate) mod conform;
 pub(crate) mod disconnect;
 pub(crate) mod exchange;
+pub(crate) mod exs;
 pub(crate) mod host;
 pub(crate) mod loss;
 pub(crate) mod many;
@@ -99,6 +100,13 @@ pub(crate) const CASES: &[Case] = &[
         name: "exchange",
         about: "Sends, Writes and Reads of many segments in both directions at once",
         run: exchange::run,
+        roles: BOTH,
+        captures: Captures::Whole,
+    },
+    Case {
+        name: "exs",
+        about: "Extended Sockets: messages and a stream, each way at a time",
+        run: exs::run,
         roles: BOTH,
         captures: Captures::Whole,
     },

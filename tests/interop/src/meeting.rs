@@ -152,7 +152,7 @@ impl Meeting {
 
 /// Returns a port that no connection has had before. librdmacm chooses its own ports at random. Sooner or later it
 /// meets a pair of ports in TIME-WAIT, and then rdma_connect fails.
-fn fresh_port() -> u16 {
+pub(crate) fn fresh_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     FIRST_PORT + NEXT.fetch_add(1, Ordering::Relaxed) % PORTS
 }
