@@ -40,10 +40,20 @@ pub(crate) struct Awaited<K> {
 impl Context {
     /// Connects a socket for [`Messages`](crate::Messages) or a [`Stream`](crate::Stream) to a peer.
     pub fn connect<K: Kind>(&self, peer: SocketAddr, options: &Options) -> Op<Result<Socket<K>, Error>> {
+        self.connect_from(None, peer, options)
+    }
+
+    /// As [`Self::connect`], with the own end: the device chooses a port of 0, and an unspecified address.
+    pub fn connect_from<K: Kind>(
+        &self,
+        local: Option<SocketAddr>,
+        peer: SocketAddr,
+        options: &Options,
+    ) -> Op<Result<Socket<K>, Error>> {
         let service = Arc::clone(self.service());
         let pending = Pending::new();
         let wanted = Box::new(Awaited::new(&pending, &service));
-        match service.connect(K::CARRIED, peer, options, wanted) {
+        match service.connect(K::CARRIED, (local, peer), options, wanted) {
             Ok(()) => Op::new(service, pending),
             Err(error) => Op::ended(service, Err(error)),
         }

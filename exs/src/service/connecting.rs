@@ -37,14 +37,14 @@ impl Service {
         Ok((listening, listener.inspect_err(|_| self.unlisten(id))?))
     }
 
-    /// Begins to connect a socket that somebody wants.
+    /// Begins to connect a socket that somebody wants, from the own end if it is given.
     ///
     /// # Errors
     /// The connection cannot be begun.
     pub(crate) fn connect(
         &self,
         kind: Kind,
-        peer: SocketAddr,
+        (local, peer): (Option<SocketAddr>, SocketAddr),
         options: &Options,
         wanted: Box<dyn Wanted>,
     ) -> Result<(), Error> {
@@ -54,7 +54,7 @@ impl Service {
         let hello = objects.hello(reads).encode();
         let mut table = self.table();
         let id = table.number();
-        let param = ConnParam { id, peer_to_peer: Some(true), ..param(&hello, reads) };
+        let param = ConnParam { id, local, peer_to_peer: Some(true), ..param(&hello, reads) };
         // No event of the connection is looked at before it is in the table.
         self.device.connect(&self.events, &objects.qp, peer, param)?;
         table.connecting.insert(id, Connecting { objects, wanted });

@@ -205,3 +205,19 @@ fn operations_are_futures_for_any_executor() {
         assert_eq!(server.join().unwrap(), Ok::<(), Error>(()));
     });
 }
+
+#[test]
+fn a_socket_connects_from_the_port_that_was_asked_for() {
+    let world = World::new();
+    let options = Options::default();
+    let listener = world.server.listen::<Messages>(SocketAddr::new(LOCAL, 0), &options).unwrap();
+    // A port that was free a moment ago.
+    let port = world.client.device().bind(SocketAddr::new(LOCAL, 0)).unwrap().local_addr().port();
+    let own = SocketAddr::new(LOCAL, port);
+    let connecting = world.client.connect_from::<Messages>(Some(own), listener.local_addr(), &options);
+    let ours = connecting.wait_timeout(PATIENCE).unwrap().unwrap();
+    assert_eq!(ours.addresses(), Some([own, listener.local_addr()]));
+    let foreign = Some("192.0.2.1:0".parse().unwrap());
+    let refused = world.client.connect_from::<Messages>(foreign, listener.local_addr(), &options);
+    assert!(matches!(refused.wait(), Err(Error::Address(_))));
+}
