@@ -93,8 +93,16 @@ impl<T> Op<T> {
     /// already makes its event at once.
     ///
     /// `event` only makes a value. It calls nothing of a socket or of a queue, which may be locked.
-    pub fn on<E: Send + 'static>(self, place: Place<E>, event: impl FnOnce(T) -> E + Send + 'static) {
-        self.pending.hand_to(move |outcome| place.post(event(outcome)));
+    pub fn on<E: Send + 'static>(self, place: Place<E>, event: impl FnOnce(T) -> E + Send + 'static)
+    where
+        T: Send + 'static,
+    {
+        // Nobody else keeps a call that waits for a socket. It keeps itself until it has ended.
+        let kept = Arc::clone(&self.pending);
+        self.pending.hand_to(move |outcome| {
+            place.post(event(outcome));
+            drop(kept);
+        });
     }
 }
 

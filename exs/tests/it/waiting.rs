@@ -226,3 +226,20 @@ fn options_of_a_socket_are_those_that_hold_with_the_peer() {
     assert!(ready(client.poll_ready(Ready::default())).ended);
     assert_eq!(client.addresses(), Some([own, peer]));
 }
+
+/// Nobody has the operations any more, but their events come. Both ends are of one context.
+#[test]
+fn sockets_come_as_events() {
+    let world = World::new();
+    let options = Options::default();
+    let queue = world.server.queue(2).unwrap();
+    let listener =
+        world.server.listen::<Stream>(std::net::SocketAddr::new(crate::world::LOCAL, 0), &options).unwrap();
+    listener.accept().on(queue.reserve().unwrap(), |socket| (1, socket));
+    let connecting = world.server.connect::<Stream>(listener.local_addr(), &options);
+    connecting.on(queue.reserve().unwrap(), |socket| (2, socket));
+    let mut out = Vec::new();
+    assert_eq!(queue.wait(2, 2, Some(PATIENCE), &mut out), 2);
+    out.sort_by_key(|(handle, _)| *handle);
+    assert!(out.iter().all(|(_, socket)| socket.is_ok()), "{out:?}");
+}
