@@ -7,6 +7,7 @@
 
 mod attribute;
 mod cm;
+mod exs;
 mod number;
 mod object;
 #[cfg(test)]
@@ -15,6 +16,7 @@ mod work;
 
 pub(crate) use attribute::*;
 pub(crate) use cm::*;
+pub(crate) use exs::*;
 pub(crate) use number::*;
 pub(crate) use object::*;
 pub(crate) use work::*;

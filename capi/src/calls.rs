@@ -6,6 +6,7 @@ mod context;
 mod cq;
 mod endpoint;
 mod event;
+mod exs;
 mod id;
 mod memory;
 mod qp;

@@ -1,4 +1,5 @@
-//! libibverbs and librdmacm on Weft. Unmodified programs run without an RDMA device, a kernel module or privileges.
+//! libibverbs, librdmacm and Extended Sockets on Weft. Unmodified programs run without an RDMA device, a kernel module
+//! or privileges.
 //!
 //! Each row imports rows below it only:
 //!
@@ -7,6 +8,7 @@
 //!   calls/        the calls on names: they find objects, make them, remove their names
 //!   process       the tables of names; the open device (opened); the child of a fork begins with an empty one
 //!   objects       context, pd, mr, mw, channel, cq, srq, qp, cm/, roce/, rsocket/: know no names, no process, no c/
+//!                 exs/: knows no process and no c/, and has its own tables of names
 //!   settings      values of the environment; device, gid, sysfs: values of the device
 //!   raw/  abi/    memory that C sees, signals; the structs of C, octet for octet
 //! ```
@@ -23,7 +25,7 @@
 //! * **Destroying waits**, as in libibverbs, until all events of the object that the program has taken are
 //!   acknowledged.
 //!
-//! The crate has no Rust interface. `capi/preload` and `capi/directory` make libraries of it.
+//! The crate has no Rust interface. `capi/preload`, `capi/directory` and `capi/exs` make libraries of it.
 
 mod abi;
 mod acks;
@@ -38,6 +40,7 @@ mod cq;
 mod descriptor;
 mod device;
 mod errno;
+mod exs;
 mod gid;
 mod handles;
 mod mr;

@@ -14,6 +14,7 @@ use crate::cm::{CmEvent, EventChannel, Id};
 use crate::context::Context;
 use crate::cq::Cq;
 use crate::device::Limits;
+use crate::exs::Tables;
 use crate::gid::Gids;
 use crate::handles::{Handles, Lists};
 use crate::mr::Mr;
@@ -54,6 +55,7 @@ pub(crate) struct Process {
     pub(crate) cm_events: Handles<usize, CmEvent>,
     pub(crate) addr_infos: Handles<usize, AddrInfo>,
     pub(crate) rsockets: Handles<i32, Socket>,
+    pub(crate) exs: Tables,
     pub(crate) tally: Tally,
 }
 
@@ -84,10 +86,11 @@ impl Process {
     }
 
     /// Closes the connections whose TCP ends with this process, so that their peers learn of it. The system closes
-    /// connections of its own TCP. Returns after twice [`FAREWELL`] at the latest, even if the program ends within a
-    /// call that holds locks.
+    /// connections of its own TCP. Returns after four times [`FAREWELL`] at the latest, even if the program ends
+    /// within a call that holds locks.
     pub(crate) fn say_farewell(&'static self) {
         let Some(Ok(opened)) = self.opened.get() else { return };
+        self.exs.say_farewell(FAREWELL * 2);
         // With RoCE programs end without having disconnected: the last Sends may not have arrived yet.
         if opened.settings.network.is_host() && !opened.roce.as_ref().is_some_and(Roce::has_met) {
             return;

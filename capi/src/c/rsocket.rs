@@ -175,7 +175,7 @@ extern "C" fn rfcntl(descriptor: c_int, command: c_int, argument: c_int) -> c_in
 
 /// # Safety
 /// `address` is null or an address, of `len` octets.
-unsafe fn wanted(address: *const libc::sockaddr, len: libc::socklen_t) -> Outcome<SocketAddr> {
+pub(super) unsafe fn wanted(address: *const libc::sockaddr, len: libc::socklen_t) -> Outcome<SocketAddr> {
     // SAFETY: as the caller says.
     unsafe { given(address, len) }?.ok_or(Errno::INVAL)
 }

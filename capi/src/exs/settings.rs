@@ -1,0 +1,89 @@
+//! The options of a socket by their numbers.
+
+use rustix::io::Errno;
+use weft_exs::Options;
+
+/// An option of `exs_fcntl`: `EXS_SMALL_PACKET_MAX` and those behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Setting {
+    SmallPacketMax,
+    SendCredits,
+    RecvCredits,
+    Window,
+    Adverts,
+    Ring,
+    DirectMin,
+}
+
+impl Setting {
+    /// Returns the option of a number.
+    ///
+    /// # Errors
+    /// `EINVAL`.
+    pub(crate) const fn of(number: i32) -> Result<Self, Errno> {
+        Ok(match number {
+            1 => Self::SmallPacketMax,
+            2 => Self::SendCredits,
+            3 => Self::RecvCredits,
+            4 => Self::Window,
+            5 => Self::Adverts,
+            6 => Self::Ring,
+            7 => Self::DirectMin,
+            _ => return Err(Errno::INVAL),
+        })
+    }
+
+    pub(crate) fn value(self, options: &Options) -> i32 {
+        let value = match self {
+            Self::SmallPacketMax => options.small_packet_max,
+            Self::SendCredits => options.send_credits.into(),
+            Self::RecvCredits => options.recv_credits.into(),
+            Self::Window => options.window.into(),
+            Self::Adverts => options.adverts.into(),
+            Self::Ring => options.ring,
+            Self::DirectMin => options.direct_min,
+        };
+        i32::try_from(value).unwrap_or(i32::MAX)
+    }
+
+    /// Sets the option. Its limits are checked when the socket connects or listens, but for those of its type.
+    ///
+    /// # Errors
+    /// `EINVAL`.
+    pub(crate) fn set(self, options: &mut Options, value: i32) -> Result<(), Errno> {
+        let long = u32::try_from(value).map_err(|_| Errno::INVAL)?;
+        let short = u16::try_from(long).map_err(|_| Errno::INVAL);
+        match self {
+            Self::SmallPacketMax => options.small_packet_max = long,
+            Self::SendCredits => options.send_credits = short?,
+            Self::RecvCredits => options.recv_credits = short?,
+            Self::Window => options.window = short?,
+            Self::Adverts => options.adverts = short?,
+            Self::Ring => options.ring = long,
+            Self::DirectMin => options.direct_min = long,
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_option_has_its_number() {
+        let mut options = Options::default();
+        for number in 1..=7 {
+            let setting = Setting::of(number).unwrap();
+            setting.set(&mut options, 100 + number).unwrap();
+            assert_eq!(setting.value(&options), 100 + number);
+            assert_eq!(setting.set(&mut options, -1), Err(Errno::INVAL));
+        }
+        assert_eq!(
+            (options.small_packet_max, options.send_credits, options.recv_credits, options.window),
+            (101, 102, 103, 104)
+        );
+        assert_eq!((options.adverts, options.ring, options.direct_min), (105, 106, 107));
+        assert_eq!(Setting::of(0).and(Setting::of(8)), Err(Errno::INVAL));
+    }
+}
