@@ -224,7 +224,7 @@ const ROWS: [&[&str]; 6] = [
 
 /// The crates that each crate may depend on. Crates that are not named here are above all: cli, tests, fuzz and
 /// examples.
-const CRATES: [(&str, &[&str]); 20] = [
+const CRATES: [(&str, &[&str]); 21] = [
     ("mpa", &[]),
     ("ddp", &[]),
     ("rdmap", &["ddp"]),
@@ -233,9 +233,10 @@ const CRATES: [(&str, &[&str]); 20] = [
     ("rnic", &["mpa", "ddp", "rdmap", "netif", "verbs"]),
     ("stat", &["netif", "verbs", "rnic"]),
     ("cm", &["netif", "rnic"]),
-    ("capi", &["netif", "verbs", "rnic", "cm", "stat"]),
+    ("capi", &["netif", "verbs", "rnic", "cm", "stat", "exs"]),
     ("capi/preload", &["capi"]),
     ("capi/directory", &["capi"]),
+    ("capi/exs", &["capi"]),
     ("conform", &["netif"]),
     ("sockets/preload", &["sockets"]),
     ("sockets/daemon", &["netif", "rnic", "sockets", "stat"]),
