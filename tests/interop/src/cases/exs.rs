@@ -21,7 +21,9 @@ pub(crate) fn run(bench: &Bench<'_>) -> Result<(), String> {
     let context = Context::on(&table.host.device).map_err(text)?;
     let done = run_both(&table, &context);
     drop(context);
-    done.and(table.host.close())
+    // The capture is of most use if something has failed.
+    let closed = table.host.close();
+    done.and(closed)
 }
 
 fn run_both(table: &Table<'_>, context: &Context) -> Result<(), String> {
