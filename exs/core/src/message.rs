@@ -170,11 +170,20 @@ impl Message {
     /// [`Fault::Malformed`]: the octets are not what [`Self::encode`] makes, and as much immediate data as that says.
     pub fn parse(octets: &[u8]) -> Result<(Self, &[u8]), Fault> {
         let (header, payload) = octets.split_first_chunk().ok_or(Fault::Malformed)?;
+        let message = Self::parse_header(header)?;
+        let is_exact = message.payload_len() as usize == payload.len();
+        if is_exact { Ok((message, payload)) } else { Err(Fault::Malformed) }
+    }
+
+    /// Reads a message without its immediate data.
+    ///
+    /// # Errors
+    /// [`Fault::Malformed`]: the octets are not what [`Self::encode`] makes.
+    pub fn parse_header(header: &[u8; HEADER_LEN]) -> Result<Self, Fault> {
         let fields = Fields::read(header).ok_or(Fault::Malformed)?;
         let body = Body::from_fields(&fields).ok_or(Fault::Malformed)?;
         let message = Self { limit: fields.limit, body };
-        let is_exact = message.encode() == *header && message.payload_len() as usize == payload.len();
-        if is_exact { Ok((message, payload)) } else { Err(Fault::Malformed) }
+        if message.encode() == *header { Ok(message) } else { Err(Fault::Malformed) }
     }
 
     /// Returns the octets to be sent in front of the immediate data.
