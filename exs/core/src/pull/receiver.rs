@@ -260,8 +260,13 @@ impl Receiver {
             let matched = self.meet(arrived, request, actions);
             self.matched.push_back(matched);
         }
+        let is_failed = |matched: &Matched| matched.progress == Progress::Failed;
         while let Some(matched) = self.matched.get(self.completed) {
             let result = match (matched.progress, self.ended) {
+                // A message is not received behind one that was lost.
+                (Progress::Done, Some(cause)) if self.matched.iter().take(self.completed).any(is_failed) => {
+                    Err(cause.error())
+                }
                 (Progress::Done, _) => Ok(matched.outcome()),
                 (Progress::Failed, Some(cause)) => Err(cause.error()),
                 _ => return,

@@ -398,6 +398,20 @@ fn after_the_peers_last_message_receives_end_with_nothing() {
 }
 
 #[test]
+fn a_message_behind_one_that_was_lost_is_not_received() {
+    let mut test = Test::new();
+    test.receives(1, 100);
+    test.receives(2, 4);
+    test.hears_read(0, 100);
+    test.hears_inline(1, b"ab");
+    test.does();
+    test.session.handle_done(Op(1), false);
+    test.session.handle_loss(Loss::Reset);
+    let ended = test.does().into_iter().filter(|action| matches!(action, Action::Complete { .. }));
+    assert_eq!(ended.collect::<Vec<_>>(), [1, 2].map(|op| failed(op, OpError::Reset)));
+}
+
+#[test]
 fn a_lost_connection_ends_a_receive_only_when_its_read_has_been_flushed() {
     let mut test = Test::new();
     (1..=2).for_each(|op| test.receives(op, 8));
