@@ -3,13 +3,12 @@
 //! ```text
 //! world    sessions that have a range each       oracle   what their replicas may hold
 //! shared   sessions that share registers under a lock, through changes of epoch
-//! ground   the hosts of a world, hub between them, plan of what happens
+//! ground   the hosts of a world, plan of what happens
 //! ```
 //! Devices, replicas, sessions and locks are the real ones. The worlds play what the thread of a server does: it ends a
 //! session at a replica where a connection of it has ended.
 
 mod ground;
-mod hub;
 mod oracle;
 mod plan;
 mod sabotage;

@@ -7,6 +7,7 @@
 pub mod catalogue;
 pub mod command_line;
 pub mod epochs;
+pub mod exs;
 pub mod fuzzing;
 pub mod groups;
 mod loopback;

@@ -4,8 +4,8 @@ use weft_group::{Replica, Session, Terms};
 use weft_netif::{Duration, Instant};
 use weft_rnic::{Clock, CmEvent, Config, ConnParam, Device, EventChannel, Listener, Progress, Qp, QpState};
 
-use super::hub::Hub;
 use super::plan::Plan;
+use crate::simulate::hub::Hub;
 use crate::simulate::tally::Tally;
 use crate::simulate::trace::Trace;
 

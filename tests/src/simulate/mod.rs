@@ -18,6 +18,7 @@
 mod apps;
 mod draft;
 mod fates;
+pub(crate) mod hub;
 mod lane;
 mod layout;
 mod memory;
@@ -39,7 +40,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub use sabotage::Sabotage;
 pub use tally::Tally;
 
-use crate::{epochs, groups, sockets};
+use crate::{epochs, exs, groups, sockets};
 use plan::Plan;
 use sabotage::Saboteur;
 use trace::{Trace, text_of};
@@ -77,6 +78,8 @@ pub struct Options {
     pub of_group: Option<groups::Sabotage>,
     /// A rule of epochs that is broken.
     pub of_epochs: Option<epochs::Sabotage>,
+    /// What is falsified of sockets of EXS.
+    pub of_exs: Option<exs::Sabotage>,
 }
 
 /// What is simulated.
@@ -93,6 +96,8 @@ pub enum Kind {
     Groups,
     /// Servers that are killed, and epochs that change.
     Epochs,
+    /// Extended Sockets on two hosts.
+    Exs,
 }
 
 impl Kind {
@@ -104,6 +109,7 @@ impl Kind {
             Self::Hosts => "hosts",
             Self::Groups => "groups",
             Self::Epochs => "epochs",
+            Self::Exs => "exs",
         }
     }
 }
@@ -124,6 +130,7 @@ pub fn run(seed: u64, options: Options) -> Outcome {
             let run = match kind {
                 Kind::Groups => groups::simulate(seed, options.trace, options.of_group),
                 Kind::Epochs => epochs::simulate(seed, options.trace, options.of_epochs),
+                Kind::Exs => exs::simulate(seed, options.trace, options.of_exs),
                 _ => sockets::simulate(seed, kind == Kind::Hosts, options.trace, options.left_out),
             };
             (outcome.hash, outcome.tally, outcome.lines) = (run.hash, run.tally, run.lines);

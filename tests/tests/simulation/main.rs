@@ -1,6 +1,7 @@
 //! Seeds of the simulation, and the proof that its model can fail.
 
 mod epochs;
+mod exs;
 mod groups;
 mod sockets;
 

@@ -63,6 +63,8 @@ enum World {
     Groups,
     /// Servers of a group that are killed, and its epochs
     Epochs,
+    /// Extended Sockets on two hosts
+    Exs,
 }
 
 impl Args {
@@ -73,6 +75,7 @@ impl Args {
             World::Hosts => Kind::Hosts,
             World::Groups => Kind::Groups,
             World::Epochs => Kind::Epochs,
+            World::Exs => Kind::Exs,
         }
     }
 }
