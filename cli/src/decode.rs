@@ -1,6 +1,7 @@
 //! `weft decode`: shows a capture, with one line for each MPA frame and iWARP segment.
 
 pub mod connection;
+pub mod exs;
 pub mod fpdu;
 pub mod group;
 pub mod hex;
@@ -39,6 +40,7 @@ use crate::failure::Failure;
 /// Lanes, the connections between two daemons of `weft sockets`, are known by their private data: hellos,
 /// letters (Sends) and notices (Immediate Data) are shown in words. So are the connections of `weft group`:
 /// requests and answers of the control plane, operations and acknowledgements. Keys and tokens are not shown.
+/// Of sockets of EXS, hellos and messages are shown.
 ///
 /// With --json: one object a line with the keys time (the packet's own stamp in seconds), src, dst,
 /// kind, length, crc, last and further ones; notes go to stderr.

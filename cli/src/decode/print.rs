@@ -11,7 +11,7 @@ use super::record::{Item, Record};
 use super::segment::{Address, Detail, Kind, Segment, Terminate};
 use super::startup::{Enhanced, Role, Startup};
 use super::ulp::Said;
-use super::{group, lane};
+use super::{exs, group, lane};
 
 /// The style of the text.
 #[derive(Debug, Clone, Copy)]
@@ -119,9 +119,12 @@ fn startup_text(startup: &Startup) -> String {
     out
 }
 
-/// Returns what the private data says, if it is a daemon's or a group's.
+/// Returns what the private data says, if it is a daemon's, a group's, or of EXS.
 fn greeting(startup: &Startup) -> Option<Said> {
-    lane::hello(&startup.private_data).or_else(|| group::greeting(&startup.private_data))
+    let private_data = &startup.private_data;
+    lane::hello(private_data)
+        .or_else(|| group::greeting(private_data))
+        .or_else(|| exs::greeting(private_data, startup.reject))
 }
 
 fn rtr(enhanced: Option<Enhanced>) -> Vec<&'static str> {

@@ -8,10 +8,10 @@ use super::fpdu::{Crc, Framing};
 use super::pcap::Stamp;
 use super::reassembly::Piece;
 use super::record::{Item, Note};
-use super::segment::{Address, Detail, Kind, Segment};
+use super::segment::{Address, Detail, Header, Kind, Segment};
 use super::startup::{self, Reading, Startup};
 use super::ulp::{Said, Ulp};
-use super::{group, lane};
+use super::{exs, group, lane};
 
 /// The reader of one direction. `handle_*` take octets in order, [`Stream::next_item`] returns the items in them.
 ///
@@ -317,19 +317,24 @@ impl Stream {
     }
 }
 
-/// Reads what a daemon or a replica tells another one by a segment. A Write has octets of a program.
+/// Reads what a daemon, a replica or a socket of EXS tells another one by a segment. A Write has octets of a program.
 fn read_said(ulp: Ulp, segment: &mut Segment, ulpdu: &[u8]) {
     let payload = ulpdu.get(ulpdu.len() - segment.payload_len..).unwrap_or_default();
-    let is_whole = segment
-        .header
-        .is_some_and(|header| header.last && matches!(header.address, Address::Untagged { mo: 0, .. }));
+    let is_first = |header: &Header| matches!(header.address, Address::Untagged { mo: 0, .. });
+    let first = segment.header.filter(is_first);
+    let is_whole = first.is_some_and(|header| header.last);
     let is_message =
         is_whole && matches!(segment.kind, Kind::Send | Kind::SendSolicited) && !payload.is_empty();
+    // Immediate data of EXS may go on in further segments.
+    let begins_message = first.is_some() && matches!(segment.kind, Kind::Send | Kind::SendInvalidate);
     let (said, fault): (Option<Said>, _) = match (ulp, &segment.detail) {
         (Ulp::Lane, Detail::Immediate(data)) => (lane::notice(*data), "no notice that this version knows"),
         (Ulp::Lane, _) if is_message => (lane::letter(payload), "no letter that this version knows"),
         (Ulp::Group(Some(greeting)), _) if is_message => {
             (group::said(greeting, payload), "no message of a group that this version knows")
+        }
+        (Ulp::Exs, _) if begins_message => {
+            (exs::message(payload, is_whole), "no message of EXS that this version knows")
         }
         _ => return,
     };

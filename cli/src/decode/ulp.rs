@@ -1,6 +1,7 @@
 //! The protocol above RDMAP, which the first octets of the private data name.
 
 use serde_json::{Map, Value, json};
+use weft_exs_core::Hello as ExsHello;
 use weft_group::{Greeting, MAGIC};
 use weft_sockets::Hello;
 
@@ -13,15 +14,17 @@ pub enum Ulp {
     Lane,
     /// A client and a replica of `weft group`, or two replicas. `None` for a greeting of a later version.
     Group(Option<Greeting>),
+    /// Two sockets of EXS.
+    Exs,
 }
 
 /// A message with its fields by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Said {
-    /// The key of its JSON form: `lane` or `group`.
+    /// The key of its JSON form: `lane`, `group` or `exs`.
     pub by: &'static str,
     /// Its form: of a lane `hello`, `letter` or `notice`; of a group `connection`, `request`, `answer`, `operation` or
-    /// `acknowledgement`.
+    /// `acknowledgement`; of EXS `hello`, `reject` or `message`.
     pub form: &'static str,
     /// What kind of message it is. Empty if there is one kind.
     pub name: &'static str,
@@ -36,6 +39,8 @@ impl Ulp {
             Self::Lane
         } else if private_data.starts_with(&MAGIC) {
             Self::Group(Greeting::parse(private_data))
+        } else if private_data.starts_with(&ExsHello::MAGIC) {
+            Self::Exs
         } else {
             Self::Other
         }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails here has failed")]
 
+mod exs;
 mod files;
 mod garbage;
 mod groups;
