@@ -44,7 +44,7 @@ pub struct Args {
     /// Measure only cases whose names contain NAME; may be given several times
     #[arg(long, value_name = "TEXT")]
     pub only: Vec<String>,
-    /// Turns of each side, 5 to 1000; by default 5, and 10 of `sockets` and `group` without --quick
+    /// Turns of each side, 5 to 1000; by default 5, and 10 of `sockets`, `group` and `exs` without --quick
     #[arg(long, value_name = "N", allow_negative_numbers = true, global = true)]
     #[arg(value_parser = clap::value_parser!(u32).range(5..=1000))]
     pub pairs: Option<u32>,
@@ -72,6 +72,7 @@ pub(crate) enum Command {
     Sweep(SweepArgs),
     Sockets(SocketsArgs),
     Group(GroupArgs),
+    Exs(ExsArgs),
 }
 
 /// One operation over a wire in memory, in any size and setting, beside smoltcp alone and plain copies.
@@ -192,6 +193,20 @@ pub(crate) struct GroupArgs {
     pub(crate) dir: Option<PathBuf>,
 }
 
+/// Extended Sockets (EXS) beside raw verbs and the kernel's TCP, turn by turn.
+///
+/// Each end is a thread with a device, on a core of its own. Every octet is compared outside of the timed parts.
+#[derive(Debug, Clone, ClapArgs)]
+#[command(after_help = "Examples:
+  weft bench exs --quick
+  weft bench exs --only stream
+  weft bench exs --figure exs-2 --turn 200 --plot target/fig2.svg
+  weft bench exs --update docs/exs/performance.md")]
+pub(crate) struct ExsArgs {
+    #[command(flatten)]
+    pub(crate) choice: Choice,
+}
+
 /// The programs that the benchmark of groups starts.
 #[derive(Debug, Clone, Subcommand)]
 pub(crate) enum GroupProgram {
@@ -241,7 +256,7 @@ impl Args {
     /// Returns true if the measurement takes place in a network namespace of its own. Programs are measured where their
     /// users run them.
     pub const fn is_isolated(&self) -> bool {
-        !self.list && !matches!(self.command, Some(Command::Sockets(_) | Command::Group(_)))
+        !self.list && !matches!(self.command, Some(Command::Sockets(_) | Command::Group(_) | Command::Exs(_)))
     }
 
     /// Returns the effort that the options ask for.

@@ -104,6 +104,8 @@ pub enum Quantity {
     Stall,
     /// A part of a whole.
     Share,
+    /// A part of a core that is used.
+    Core,
     /// Microseconds that a side has measured by itself: a percentile, or CPU time.
     Measured,
     /// Switches to threads in 1000 operations.
@@ -130,6 +132,7 @@ impl Quantity {
             Self::Frequency => "/s",
             Self::Stall => "ms",
             Self::Share => "",
+            Self::Core => "core",
             Self::Measured => "us",
             Self::Switches => "/1000",
         }
@@ -139,7 +142,9 @@ impl Quantity {
     pub const fn better(self) -> Better {
         match self {
             Self::Throughput | Self::Rate | Self::Frequency | Self::Share => Better::Higher,
-            Self::Micros | Self::Nanos | Self::Stall | Self::Measured | Self::Switches => Better::Lower,
+            Self::Micros | Self::Nanos | Self::Stall | Self::Core | Self::Measured | Self::Switches => {
+                Better::Lower
+            }
         }
     }
 }
@@ -228,7 +233,9 @@ impl Sample {
             Quantity::Nanos => seconds * 1e9 / transfers,
             Quantity::Rate => transfers / seconds / 1e6,
             Quantity::Frequency => transfers / seconds,
-            Quantity::Stall | Quantity::Share | Quantity::Measured | Quantity::Switches => self.figure,
+            Quantity::Stall | Quantity::Share | Quantity::Core | Quantity::Measured | Quantity::Switches => {
+                self.figure
+            }
         }
     }
 }

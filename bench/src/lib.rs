@@ -11,7 +11,8 @@
 //!   sweep.rs      `weft bench sweep`: RDMA Write against plain TCP over size
 //!   sockets/      `weft bench sockets`: programs on sockets, with the library and without it
 //!   group/        `weft bench group`: replicas whose devices do the work, beside replicas whose programs do it
-//!   choice.rs     cases and figures of these two
+//!   exs/          `weft bench exs`: Extended Sockets beside verbs and the kernel's TCP
+//!   choice.rs     cases and figures of these three
 //!
 //!   ours/         two devices of ours, and their transfers
 //!   raw/          the same with smoltcp alone, on the very same wire; copies.rs: memory alone
@@ -34,6 +35,7 @@ mod cases;
 mod choice;
 mod copies;
 mod cores;
+mod exs;
 mod figure;
 mod group;
 mod harness;

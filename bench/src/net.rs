@@ -5,24 +5,28 @@
 //!   namespace.rs  a network namespace that stands for a host
 //!   place.rs     two threads that work in rounds
 //!   work.rs      the messages of a round
-//!   verbs.rs     ours      kernel.rs   plain sockets      raw.rs, device.rs   smoltcp alone, with offloads
+//!   verbs.rs     ours      exs.rs      ours, by sockets of EXS; threads.rs: what their threads use
+//!   kernel.rs   plain sockets      raw.rs, device.rs   smoltcp alone, with offloads
 //!   fabric.rs    libfabric's fi_pingpong
 //!   way.rs       the programs that can work in each scene
 //! ```
 
 mod device;
+mod exs;
 mod fabric;
 mod kernel;
 pub(crate) mod namespace;
 mod place;
 mod raw;
 pub(crate) mod scene;
+mod threads;
 mod verbs;
 mod way;
 mod work;
 
 use core::fmt::Display;
 
+pub(crate) use exs::{Carries, Exs, Gauge, Plan};
 pub(crate) use fabric::Provider;
 pub(crate) use kernel::Waiting;
 pub use scene::isolate;

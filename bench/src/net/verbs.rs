@@ -7,8 +7,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use weft_netif::{Ground, IpSetting, Spec, Wire};
 use weft_rnic::{
-    Access, CmEvent, Completion, Config, ConnParam, Cq, Data, Device, EventChannel, Mr, Pd, Qp, QpCapacity,
-    QpInit, RecvWr, SendOpcode, SendWr, Sge, Stag, Status,
+    Access, CmEvent, Completion, Config, ConnParam, Cq, Data, Device, EventChannel, Mr, Pd, Progress, Qp,
+    QpCapacity, QpInit, RecvWr, SendOpcode, SendWr, Sge, Stag, Status,
 };
 
 use super::place::{End, PATIENCE, Patience, Shared, turn};
@@ -41,9 +41,11 @@ pub(crate) enum Site {
 pub(crate) enum Op {
     Send,
     Write,
+    /// The client reads the messages out of the server's memory.
+    Read,
 }
 
-/// The server's address, and its memory for Writes.
+/// The server's address, and its memory for Writes or Reads.
 struct Offer {
     address: SocketAddr,
     stag: Stag,
@@ -63,7 +65,7 @@ struct Node<'a> {
     from: Mr,
     /// The messages that arrived in this round, one behind the other, and a place for a signal behind them.
     sink: Mr,
-    /// The server's sink.
+    /// The server's sink, or its source for Reads.
     target: Option<(Stag, u64)>,
     came: Vec<u8>,
     /// The sink was filled in this round.
@@ -86,7 +88,8 @@ impl Side for Verbs {
 }
 
 impl Site {
-    fn open(&self, crc: bool) -> Outcome<Device> {
+    /// Opens a device.
+    pub(super) fn open(&self, crc: bool, progress: Progress) -> Outcome<Device> {
         // Each connection has another port, so that the kernel takes none for an earlier one.
         static SEED: AtomicU64 = AtomicU64::new(1);
         let seed = SEED.fetch_add(1, Ordering::Relaxed);
@@ -99,6 +102,7 @@ impl Site {
         };
         config.stack.kernel_congestion = Some("cubic".into());
         config.mpa.crc = crc;
+        config.progress = progress;
         let ground = match self {
             Self::Host(_) => Ground::Host,
             Self::Wire(spec, _) => Wire::open(spec, config.stack.mtu).map_err(say("a device"))?.into(),
@@ -116,7 +120,8 @@ impl<'a> Node<'a> {
         let (node, events, _pd) = Self::open(shared, verbs, &verbs.sites[0])?;
         let listener = node.device.listen(&events, 0).map_err(Trouble::failed)?;
         let address = node.device.address(listener.local_addr().port());
-        let offer = Offer { address, stag: node.sink.rkey(), to: node.sink.addr() };
+        let memory = if verbs.op == Op::Read { &node.from } else { &node.sink };
+        let offer = Offer { address, stag: memory.rkey(), to: memory.addr() };
         tell.send(offer).map_err(say("telling the client"))?;
         node.until_established(&events)
     }
@@ -132,7 +137,7 @@ impl<'a> Node<'a> {
     }
 
     fn open(shared: &'a Shared, verbs: &Verbs, site: &Site) -> Outcome<(Self, EventChannel, Pd)> {
-        let device = site.open(verbs.crc)?;
+        let device = site.open(verbs.crc, Progress::Manual)?;
         let pd = device.alloc_pd();
         let cq = device.create_cq(2 * DEPTH, None).map_err(Trouble::failed)?;
         let capacity =
@@ -199,7 +204,10 @@ impl<'a> Node<'a> {
         let length = u32::try_from(size).map_err(Trouble::failed)?;
         self.under_way += batch;
         if batch == 1 {
-            let sges = [self.from.sge(self.source.offset(first), length)];
+            let sges = [match self.op {
+                Op::Read => self.sink.sge(first * size, length),
+                Op::Send | Op::Write => self.from.sge(self.source.offset(first), length),
+            }];
             return self.qp.post_send(&self.message(first, &sges, true)).map_err(Trouble::failed);
         }
         let index = |at: usize| first + at.min(batch - 1);
@@ -216,10 +224,16 @@ impl<'a> Node<'a> {
             (Op::Write, Kind::Stream, Some((stag, to))) => {
                 SendOpcode::Write { stag, to: to + (index * size) as u64 }
             }
+            (Op::Read, Kind::Stream, Some((stag, to))) => {
+                SendOpcode::Read { stag, to: to + self.source.offset(index) as u64 }
+            }
             _ => SendOpcode::Send,
         };
-        let data =
-            if size <= INLINE { Data::Inline(self.source.messages(index, 1)) } else { Data::Sges(sges) };
+        let data = if size <= INLINE && self.op != Op::Read {
+            Data::Inline(self.source.messages(index, 1))
+        } else {
+            Data::Sges(sges)
+        };
         SendWr { data, signaled, ..SendWr::new(opcode) }
     }
 
@@ -304,7 +318,7 @@ impl End for Node<'_> {
     }
 
     fn serve(&mut self) -> Outcome {
-        self.is_full = true;
+        self.is_full = self.op != Op::Read;
         if self.work.kind == Kind::RoundTrips {
             return self.round_trips(false);
         }
@@ -325,7 +339,11 @@ impl End for Node<'_> {
             self.post_messages(first)?;
             self.device.progress();
         }
-        if self.op == Op::Write {
+        if self.op == Op::Read {
+            self.is_full = true;
+            self.drain()?;
+        }
+        if self.op != Op::Send {
             self.post_signal()?;
         }
         self.receive(1)?;

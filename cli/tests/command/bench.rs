@@ -71,6 +71,18 @@ fn rows_of_groups_are_listed() {
 }
 
 #[test]
+fn rows_of_exs_are_listed_and_measured() {
+    let list = run("bench exs --list");
+    assert_eq!((list.status, list.stderr.len()), (0, 0), "{list:?}");
+    for name in ["exs/message-1k ", "exs/stream-1m/no-crc ", "exs/host-cpu-1m ", "--figure exs-3 "] {
+        assert!(list.stdout.iter().any(|line| line.starts_with(name)), "{name}: {list:?}");
+    }
+    let json = run("bench exs --quick --turn 1 --only message-1k --json");
+    assert_eq!((json.status, json.stderr.len(), json.stdout.len()), (0, 0, 1), "{json:?}");
+    assert!(json.stdout[0].contains("\"target\":1.5"), "{json:?}");
+}
+
+#[test]
 fn arguments_that_make_no_sense_are_named() {
     for (line, what) in [
         ("bench --only nothing-like-that", "no case has nothing-like-that in its name"),
