@@ -8,14 +8,12 @@ use crate::failure::Failure;
 
 mod client;
 mod create;
-mod ground;
 mod kv;
 mod members;
 mod repair;
 mod server;
 mod status;
 mod told;
-mod units;
 
 /// Replicate memory to several hosts, whose programs do nothing for an operation.
 ///

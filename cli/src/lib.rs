@@ -54,9 +54,11 @@ pub mod daemon;
 mod deadline;
 pub mod decode;
 pub mod demo;
+pub mod exs;
 pub mod failure;
 #[doc(hidden)]
 pub mod fuzzing;
+mod ground;
 pub mod group;
 mod library;
 pub mod log;
@@ -66,5 +68,6 @@ pub mod run;
 pub mod sockets;
 pub mod stat;
 mod trace;
+mod units;
 pub mod usage;
 mod wire;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use weft_cli::{bench, conform, daemon, decode, demo, group, log, rping, run, sockets, stat, usage};
+use weft_cli::{bench, conform, daemon, decode, demo, exs, group, log, rping, run, sockets, stat, usage};
 
 /// A software RNIC in user space: iWARP (MPA, DDP, RDMAP) on a TCP of its own.
 ///
@@ -26,6 +26,7 @@ enum Command {
     Sockets(sockets::Args),
     Daemon(daemon::Args),
     Decode(decode::Args),
+    Exs(exs::Args),
     Group(group::Args),
     Conform(conform::Args),
     Stat(stat::Args),
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         Ok(Command::Sockets(args)) => sockets::run(&args),
         Ok(Command::Daemon(args)) => daemon::run(&args),
         Ok(Command::Decode(args)) => decode::run(&args),
+        Ok(Command::Exs(args)) => exs::run(&args),
         Ok(Command::Group(args)) => group::run(&args),
         Ok(Command::Conform(args)) => conform::run(&args),
         Ok(Command::Stat(args)) => stat::run(&args),

@@ -245,7 +245,7 @@ const CRATES: [(&str, &[&str]); 21] = [
     ("exs/core", &["ddp"]),
     ("exs", &["netif", "rnic", "exs-core"]),
     ("capi/group", &["netif", "rnic", "group"]),
-    ("bench", &["mpa", "netif", "verbs", "rnic", "sockets", "group", "group-kv"]),
+    ("bench", &["mpa", "netif", "verbs", "rnic", "sockets", "group", "group-kv", "exs"]),
 ];
 
 /// External crates that a crate must not use.

@@ -13,8 +13,8 @@ use weft_group::{
 use weft_rnic::Device;
 
 use super::members::MembersArgs;
-use super::units::whole;
 use crate::failure::Failure;
+use crate::units::whole;
 use crate::usage::number;
 
 /// Do one operation on the memory of all replicas, and wait until it is done.

@@ -7,8 +7,8 @@ use std::time::Duration;
 use weft_group::{Key, Member, Membership, MembershipError, Options, register};
 use weft_rnic::Device;
 
-use super::ground::GroundArgs;
 use crate::failure::Failure;
+use crate::ground::GroundArgs;
 use crate::usage::number;
 
 /// How replicas are reached.

@@ -14,11 +14,11 @@ use weft_group::{Keeper, Limits, Server};
 use weft_rnic::Region;
 use weft_stat::{device_sections, stat_folder, stat_folder_from_env};
 
-use super::ground::GroundArgs;
 use super::members::{address, read_key};
 use super::told::section;
-use super::units::size;
 use crate::failure::Failure;
+use crate::ground::GroundArgs;
+use crate::units::size;
 use crate::usage::number;
 
 /// Be a replica: give memory to clients, until SIGTERM or SIGINT.

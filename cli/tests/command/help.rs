@@ -18,7 +18,7 @@ pub(crate) fn commands_of(command: &str) -> Vec<String> {
 
 #[test]
 fn every_command_has_a_help_with_examples() {
-    let parts = ["bench", "group"].into_iter().flat_map(|command| {
+    let parts = ["bench", "exs", "group"].into_iter().flat_map(|command| {
         commands_of(&format!("{command} ")).into_iter().map(move |name| format!("{command} {name}"))
     });
     let all: Vec<String> = commands_of("").into_iter().chain(parts).collect();

@@ -7,6 +7,7 @@ mod conform;
 mod daemon;
 mod demo;
 mod engines;
+mod exs;
 mod gone;
 mod group;
 mod group_kills;

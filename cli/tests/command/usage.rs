@@ -6,27 +6,27 @@ use crate::help::commands_of;
 use crate::process::run;
 
 /// Arguments, and the line about them.
-const TABLE: [(&str, &str); 90] = [
+const TABLE: [(&str, &str); 104] = [
     (
         "",
-        "weft: a command is missing: demo, rping, run, sockets, daemon, decode, group, conform, stat and bench (`weft --help` explains",
+        "weft: a command is missing: demo, rping, run, sockets, daemon, decode, exs, group, conform, stat and bench (`weft --help` explains",
     ),
     (
         "frobnicate",
-        "weft: there is no command `frobnicate` (there are demo, rping, run, sockets, daemon, decode, group, conform, stat and bench)",
+        "weft: there is no command `frobnicate` (there are demo, rping, run, sockets, daemon, decode, exs, group, conform, stat and bench)",
     ),
     ("help frobnicate", "weft: there is no command `frobnicate` (there are demo, rping, run,"),
     (
         "bench frobnicate",
-        "weft bench: there is no command `frobnicate` (there are run, sweep, sockets and group)",
+        "weft bench: there is no command `frobnicate` (there are run, sweep, sockets, group and exs)",
     ),
     (
         "help bench frobnicate",
-        "weft bench: there is no command `frobnicate` (there are run, sweep, sockets and group)",
+        "weft bench: there is no command `frobnicate` (there are run, sweep, sockets, group and exs)",
     ),
     (
         "bench --quick frobnicate",
-        "weft bench: there is no command `frobnicate` (there are run, sweep, sockets and group)",
+        "weft bench: there is no command `frobnicate` (there are run, sweep, sockets, group and exs)",
     ),
     (
         "bench run frobnicate",
@@ -114,6 +114,26 @@ const TABLE: [(&str, &str); 90] = [
     ("conform 10.0.0.1 --port 0", "weft conform: --port: `0` is not a whole number from 1 to 65535"),
     ("conform 10.0.0.1 --only 5044-7 frob", "weft conform: --only frob: no check has that name"),
     ("conform --list --pcap x", "weft conform: missing: --ip <CIDR[,gw ADDR]>, --netif <SPEC>"),
+    ("exs", "weft exs: a command is missing: blast and cat"),
+    ("exs cat", "weft exs cat: missing: <ADDR:PORT>"),
+    ("exs cat here", "weft exs cat: <ADDR:PORT>: `here` is no address with a port, as 10.0.0.1:7475 is"),
+    ("exs cat -l 192.0.2.1:1", "weft exs cat: 192.0.2.1:1: the address to listen on is not an own address"),
+    ("exs blast --sizes 0", "weft exs blast: --sizes: `0` is no size"),
+    ("exs blast --sizes 4K..1K", "weft exs blast: --sizes: `4K..1K` begins with the larger end"),
+    ("exs blast --sizes 65M", "weft exs blast: --sizes: `65M` is more than 64 MiB"),
+    ("exs blast --small 17M", "weft exs blast: --small: `17M` is more than 16 MiB"),
+    (
+        "exs blast --sizes 32M --small max",
+        "weft exs blast: --small max: 33554432 octets are more than 16 MiB",
+    ),
+    (
+        "exs blast --sizes 64M --pending 17",
+        "weft exs blast: 17 operations of 67108864 octets are more than 1 GiB",
+    ),
+    ("exs blast --recvs 65", "weft exs blast: --recvs: `65` is not a whole number from 1 to 64"),
+    ("exs blast --type datagram", "weft exs blast: --type: there is no `datagram`"),
+    ("exs blast -s 10.0.0.1:1 --sizes 1", "weft exs blast: --server and --sizes exclude each other"),
+    ("exs blast NET IP", "weft exs blast: without -s and -c both ends are on host"),
     ("group", "weft group: a command is missing: server, create, repair, client, kv and status"),
     ("group client read 0 4", "weft group client read: missing: --members <ADDR:PORT[,...]>"),
     (
@@ -168,7 +188,7 @@ fn arguments_without_sense_get_one_line_and_status_2() {
 /// The complaint has the commands of the help, in the same order. So a new command cannot be forgotten.
 #[test]
 fn the_complaint_about_a_wrong_command_names_all_commands() {
-    for command in ["", "bench ", "group ", "group client "] {
+    for command in ["", "bench ", "exs ", "group ", "group client "] {
         let commands = commands_of(command);
         assert!(commands.len() >= 2, "{command}: {commands:?}");
         let wrong = run(&format!("{command}no-such-command"));

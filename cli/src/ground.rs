@@ -1,4 +1,4 @@
-//! The device of a replica or of a client.
+//! The device of a command that serves or connects.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv6Addr};
@@ -30,6 +30,11 @@ impl GroundArgs {
     /// Returns the address of this side, if it is of a device with addresses of its own.
     pub(crate) fn own(&self) -> Option<IpAddr> {
         self.ip.as_ref().map(|ip| ip.address)
+    }
+
+    /// Returns whether the device is the operating system's TCP.
+    pub(crate) fn is_host(&self) -> bool {
+        self.netif == Spec::Host && self.ip.is_none()
     }
 
     /// Opens the device, with a thread that drives it.
