@@ -191,10 +191,9 @@ impl Stream {
         self.sender.end()
     }
 
-    /// Returns whether all octets of this side are on the wire, and the peer sends no more. The completions of sends
-    /// may not have been told.
+    /// Returns whether all octets of this side have left for TCP, and the peer sends no more.
     pub(crate) fn is_done(&self) -> bool {
-        self.sender.end().is_some() && self.receiver.has_ended()
+        self.sender.ops().next().is_none() && self.receiver.has_ended()
     }
 
     /// Returns whether no operation is left.

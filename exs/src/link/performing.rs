@@ -73,7 +73,9 @@ impl Link {
                     self.send(&Outgoing { message, payload: None, invalidate: None, op: None });
                 }
                 if matches!(self.stage, Stage::Starting | Stage::Open) {
-                    self.stage = Stage::Draining(now.saturating_add(DRAIN_PATIENCE));
+                    // A clean end gives the last message as much time as the close had.
+                    let linger = if abort.is_none() { self.objects.options.linger } else { DRAIN_PATIENCE };
+                    self.stage = Stage::Draining(now.saturating_add(linger.max(DRAIN_PATIENCE)));
                 }
             }
             Action::Closed => {
@@ -165,7 +167,7 @@ impl Link {
 
 /// Entries of the send queue that have to be free before anything is begun.
 const BURST: usize = 3;
-/// How long a connection that ends waits for what was posted.
+/// How long a connection that ends for a fault waits for what was posted.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(1);
 /// Octets that are copied at a time.
 const SCRATCH: usize = 8 << 10;

@@ -138,4 +138,4 @@ fn options(random: &mut Random) -> Options {
 }
 
 /// Longer than any program.
-const LINGER: RealDuration = RealDuration::from_secs(120);
+const LINGER: RealDuration = RealDuration::from_secs(1200);

@@ -167,7 +167,12 @@ impl Device {
                 self.session.handle_message(slot, &octets, None);
                 self.slots.insert(slot, octets);
             }
-            Packet::Fin => self.session.handle_loss(Loss::Fin),
+            Packet::Fin => {
+                for (op, ok) in self.done.split_off(0) {
+                    self.session.handle_done(op, ok);
+                }
+                self.session.handle_loss(Loss::Fin);
+            }
         }
         Ok(())
     }

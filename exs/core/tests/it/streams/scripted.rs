@@ -367,3 +367,16 @@ fn a_receive_that_is_stopped_has_no_deadline_when_that_is_over() {
     assert_eq!(test.time(4), []);
     assert_eq!(test.session.poll_at(), None);
 }
+
+/// Else the connection would end in front of octets that the send queue still has, and the send without success.
+#[test]
+fn a_close_waits_for_sends_that_have_not_left() {
+    let mut test = Test::new();
+    test.sends(1, 2, None);
+    test.session.close(Duration::from_secs(30));
+    assert_eq!(plain(test.does()), [says(Body::Shutdown { end: 2 })]);
+    assert_eq!(test.hears(Body::Shutdown { end: 0 }, &[]), []);
+    test.session.handle_done(Op(1), true);
+    let closed = Action::End { cause: Cause::Closed, abort: None };
+    assert_eq!(test.does(), [done(1, 2, Mode::Ring), closed, Action::Closed]);
+}
