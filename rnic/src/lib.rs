@@ -77,7 +77,7 @@ pub use objects::wait::Until;
 pub use objects::watcher::Watcher;
 
 pub use weft_ddp::Stag;
-pub use weft_netif::{Ground, Listen};
+pub use weft_netif::{CloseCause, Ground, Listen};
 pub use weft_verbs::{
     Access, Bind, Completion, CompletionOpcode, CycleError, Data, Errno, FastRegister, MemoryInfo,
     MemoryKind, PostError, QpCapacity, QpState, RecvWr, Region, RegisterError, ResizeError, SendOpcode,

@@ -96,6 +96,8 @@ pub(crate) struct Interest {
     pub(crate) room: bool,
     /// A call has found some room, but not enough for a last message.
     pub(crate) more_room: bool,
+    /// A call has found octets that the peer has not acknowledged.
+    pub(crate) delivery: bool,
 }
 
 /// What a connection works with during a turn.

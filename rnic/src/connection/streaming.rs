@@ -50,11 +50,26 @@ impl Connection {
         if room_met {
             (interest.room, interest.more_room) = (false, false);
         }
-        if octets_met || room_met {
+        let delivery_met = interest.delivery && (is_over || turn.llp.unsent() == 0);
+        if delivery_met {
+            interest.delivery = false;
+        }
+        if octets_met || room_met || delivery_met {
             self.announce_ready();
         }
         // A held connection stays for what can still be received; nobody will ever look at one that was not taken.
         if is_over && self.hold == Hold::Untaken { Verdict::Remove } else { Verdict::Keep }
+    }
+
+    /// Tells the application that it need not wait any more: the device is shut down.
+    pub(crate) fn leave_streaming(&self) {
+        match &self.phase {
+            _ if self.hold != Hold::Held || self.qp.is_some() => {}
+            Phase::Streaming(interest) if interest.is_awaited() => self.announce_ready(),
+            Phase::Streaming(_) => {}
+            _ => self
+                .tell(CmEvent::StreamFailed { id: StreamingId(self.serial), reason: ConnectFailure::Closed }),
+        }
     }
 
     pub(crate) fn start_initiator(
@@ -89,6 +104,21 @@ impl Interest {
         let sent = turn.llp.send_slice(octets);
         self.room |= sent < octets.len();
         Ok(sent)
+    }
+
+    /// Counts the octets that the peer has not acknowledged.
+    pub(crate) fn unsent(&mut self, turn: &mut Turn<'_>) -> Result<usize, StreamError> {
+        if matches!(turn.llp.state(), LlpState::Closed | LlpState::Reset) {
+            return Err(StreamError::Closed);
+        }
+        let unsent = turn.llp.unsent();
+        self.delivery |= unsent > 0;
+        Ok(unsent)
+    }
+
+    /// Whether the application waits for anything.
+    const fn is_awaited(&self) -> bool {
+        self.octets.is_some() || self.room || self.more_room || self.delivery
     }
 
     /// Takes octets off TCP as far as they are there and `buffer` holds them, and none behind the first `last`.

@@ -30,6 +30,7 @@ impl Engine {
             if connection.qp.is_some() || connection.phase.is_ending() {
                 continue;
             }
+            connection.leave_streaming();
             // TCP still sends what was sent in streaming mode, and FIN behind it.
             if !is_streaming {
                 self.reset(id);

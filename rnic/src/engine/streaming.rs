@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use weft_mpa::Responder;
-use weft_netif::{ConnectionId, Instant, LlpState};
+use weft_netif::{CloseCause, ConnectionId, Instant, LlpState};
 
 use crate::connection::state::{Connection, Hold, Interest, Phase, Turn, Verdict};
 use crate::connection::terms::Terms;
@@ -29,17 +29,19 @@ pub enum StreamState {
 }
 
 impl Engine {
-    /// Opens a connection in streaming mode.
+    /// Opens a connection in streaming mode. Its events have the name `cookie`.
     pub(crate) fn open_stream(
         &mut self,
-        remote: SocketAddr,
+        (local, remote): (Option<SocketAddr>, SocketAddr),
+        cookie: u64,
         events: &Arc<Channel<Notice>>,
         now: Instant,
     ) -> Result<StreamingId, CmError> {
-        let llp = self.stack.connect(remote, None, now).map_err(CmError::Connect)?;
+        let llp = self.stack.connect(remote, local, now).map_err(CmError::Connect)?;
         let serial = self.new_serial();
         let connection = Connection {
             hold: Hold::Held,
+            cookie,
             deadline: Some(now + self.config.startup_timeout),
             events: Some(Arc::clone(events)),
             ..Connection::new(llp, serial, Phase::Opening, remote)
@@ -48,13 +50,20 @@ impl Engine {
         Ok(StreamingId(serial))
     }
 
-    /// Takes a connection that a peer has opened for the application. Returns the peer's address.
-    pub(crate) fn take_stream(&mut self, id: StreamingId, now: Instant) -> Option<SocketAddr> {
+    /// Takes a connection that a peer has opened for the application, and gives its events another name if there is
+    /// one. Returns the peer's address.
+    pub(crate) fn take_stream(
+        &mut self,
+        id: StreamingId,
+        cookie: Option<u64>,
+        now: Instant,
+    ) -> Option<SocketAddr> {
         let mut peer = None;
         self.with_stream(id, now, |connection, _| {
             if connection.hold == Hold::Untaken {
                 connection.hold = Hold::Held;
                 connection.deadline = None;
+                connection.cookie = cookie.unwrap_or(connection.cookie);
                 peer = Some(connection.peer);
             }
             Verdict::Keep
@@ -142,6 +151,37 @@ impl Engine {
     ) -> Result<usize, StreamError> {
         let in_vain = |interest: &Interest| interest.octets == Some(0);
         self.in_streaming_mode(id, now, in_vain, |interest, turn| interest.peek(turn, buffer))
+    }
+
+    /// Counts the octets that the peer has not acknowledged.
+    pub(crate) fn unsent(&mut self, id: StreamingId, now: Instant) -> Result<usize, StreamError> {
+        self.in_streaming_mode(id, now, |_| false, Interest::unsent)
+    }
+
+    /// Closes the sending direction of a connection in streaming mode.
+    pub(crate) fn shut_stream(&mut self, id: StreamingId, now: Instant) -> Result<(), StreamError> {
+        let shut = |_: &mut Interest, turn: &mut Turn<'_>| {
+            turn.llp.shutdown();
+            Ok(0)
+        };
+        self.in_streaming_mode(id, now, |_| false, shut).map(|_| ())
+    }
+
+    /// Ends a connection in streaming mode by RST.
+    pub(crate) fn abort_stream(&mut self, id: StreamingId, now: Instant) {
+        self.with_stream(id, now, |connection, turn| {
+            if matches!(connection.phase, Phase::Opening | Phase::Streaming(_)) {
+                turn.llp.abort();
+            }
+            Verdict::Keep
+        });
+    }
+
+    /// How TCP has ended, and the own end.
+    pub(crate) fn stream_end(&mut self, id: StreamingId) -> Option<(Option<CloseCause>, SocketAddr)> {
+        let id = *self.serials.get(&id.0)?;
+        let local = self.connections.get(id)?.local;
+        Some((self.stack.llp(id)?.cause(), local))
     }
 
     /// Whether the connection is in streaming mode and TCP is alive.

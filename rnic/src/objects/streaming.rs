@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use weft_netif::{Instant, Listen};
+use weft_netif::{CloseCause, Instant, Listen};
 use weft_verbs::QpState;
 
 use crate::engine::streaming::StreamState;
@@ -73,12 +73,26 @@ impl Device {
         events: &EventChannel,
         remote: SocketAddr,
     ) -> Result<StreamingConnection, CmError> {
+        self.open_stream_as(0, events, (None, remote))
+    }
+
+    /// As [`Device::open_stream`], from the own end if it is given; the device chooses a port of 0, and an unspecified
+    /// address. Its events come as [`crate::Notice`]s with this `id`.
+    ///
+    /// # Errors
+    /// As [`Device::open_stream`].
+    pub fn open_stream_as(
+        &self,
+        id: u64,
+        events: &EventChannel,
+        (local, remote): (Option<SocketAddr>, SocketAddr),
+    ) -> Result<StreamingConnection, CmError> {
         if !self.is_same(&events.device) {
             return Err(CmError::ForeignObject);
         }
         self.engines.check_open().map_err(|_| CmError::ShutDown)?;
         let now = self.engines.now();
-        let id = self.engines.at(0).open_stream(remote, &events.channel, now)?;
+        let id = self.engines.at(0).open_stream((local, remote), id, &events.channel, now)?;
         self.engines.kick();
         Ok(StreamingConnection { id, peer: remote, device: self.clone() })
     }
@@ -94,7 +108,20 @@ impl Device {
         events: &EventChannel,
         listen: impl Into<Listen>,
     ) -> Result<Listener, CmError> {
-        self.listen_for(events, listen.into(), (true, 0))
+        self.listen_streaming_as(0, events, listen.into())
+    }
+
+    /// As [`Device::listen_streaming`]; the requests come as [`crate::Notice`]s with this `id`.
+    ///
+    /// # Errors
+    /// As [`Device::listen`].
+    pub fn listen_streaming_as(
+        &self,
+        id: u64,
+        events: &EventChannel,
+        listen: Listen,
+    ) -> Result<Listener, CmError> {
+        self.listen_for(events, listen, (true, id))
     }
 
     /// Takes a connection that a peer has opened.
@@ -102,7 +129,20 @@ impl Device {
     /// # Errors
     /// [`CmError::RequestGone`] when it has been taken already, or ended.
     pub fn accept_stream(&self, id: StreamingId) -> Result<StreamingConnection, CmError> {
-        let peer = self.engines.with(id.0).take_stream(id, self.engines.now());
+        self.take_stream(id, None)
+    }
+
+    /// As [`Device::accept_stream`]. From now on its events come as [`crate::Notice`]s with this `name`, those of MPA
+    /// included.
+    ///
+    /// # Errors
+    /// As [`Device::accept_stream`].
+    pub fn accept_stream_as(&self, name: u64, id: StreamingId) -> Result<StreamingConnection, CmError> {
+        self.take_stream(id, Some(name))
+    }
+
+    fn take_stream(&self, id: StreamingId, name: Option<u64>) -> Result<StreamingConnection, CmError> {
+        let peer = self.engines.with(id.0).take_stream(id, name, self.engines.now());
         self.engines.kick();
         let peer = peer.ok_or(CmError::RequestGone)?;
         Ok(StreamingConnection { id, peer, device: self.clone() })
@@ -184,6 +224,44 @@ impl StreamingConnection {
         let started = engines.with(self.id.0).start_responder(self.id, last_message, engines.now());
         engines.kick();
         started
+    }
+
+    /// Closes the sending direction: FIN goes out behind what was sent. Octets of the peer may still come.
+    ///
+    /// # Errors
+    /// [`StreamError::MpaStarted`] or [`StreamError::Closed`].
+    pub fn shutdown(&self) -> Result<(), StreamError> {
+        let engines = &self.device.engines;
+        let shut = engines.with(self.id.0).shut_stream(self.id, engines.now());
+        engines.kick();
+        shut
+    }
+
+    /// Returns how many octets that were sent the peer has not acknowledged. When there are some,
+    /// [`crate::CmEvent::StreamReady`] tells when there are none.
+    ///
+    /// # Errors
+    /// [`StreamError::MpaStarted`] or [`StreamError::Closed`].
+    pub fn unsent(&self) -> Result<usize, StreamError> {
+        let engines = &self.device.engines;
+        engines.with(self.id.0).unsent(self.id, engines.now())
+    }
+
+    /// Ends the connection by RST, unless MPA has been started. What was sent and is not there yet is lost.
+    pub fn abort(&self) {
+        let engines = &self.device.engines;
+        engines.with(self.id.0).abort_stream(self.id, engines.now());
+        engines.kick();
+    }
+
+    /// Returns how TCP has ended, or `None` while it has not, or the device is shut down.
+    pub fn cause(&self) -> Option<CloseCause> {
+        self.device.engines.with(self.id.0).stream_end(self.id)?.0
+    }
+
+    /// The own end, or `None` when the device is shut down.
+    pub fn local(&self) -> Option<SocketAddr> {
+        self.device.engines.with(self.id.0).stream_end(self.id).map(|(_, local)| local)
     }
 
     /// How far the connection has come.

@@ -35,6 +35,7 @@ mod srq;
 mod states;
 mod statuses;
 mod streaming;
+mod streaming_alone;
 mod streaming_ends;
 mod streaming_peek;
 mod syncing;
