@@ -6,11 +6,13 @@
 //! stream   a stream of octets, both ways
 //! push     its rules: the sender writes it into receives that the peer has advertised, or through the peer's ring
 //! window   how many Sends of any kind each side may send
+//! plain    a connected socket over TCP alone, to a peer without EXS
 //! action   what a session wants to have done
 //! op       operations of the user, and how they end
 //! terms    what follows from both hellos
 //! hello    what the two sides tell each other at the start
 //! message  the octets of a message
+//! shutdown what a side has said of its end
 //! stats    what a session has counted
 //! fault    what a peer can do wrong
 //! ```
@@ -33,11 +35,13 @@ pub mod fuzzing;
 mod hello;
 mod message;
 mod op;
+mod plain;
 mod pull;
 pub mod push;
 #[cfg(test)]
 mod push_tests;
 mod session;
+mod shutdown;
 mod stats;
 mod stream;
 mod terms;
@@ -51,6 +55,7 @@ pub use hello::{
 };
 pub use message::{Ack, Advert, Body, Data, Extent, HEADER_LEN, Message, Msg, Source, Target};
 pub use op::{Mode, Op, OpError, Outcome, RecvRequest, SendRequest};
+pub use plain::{Plain, PlainAction};
 pub use session::{Loss, Role, Session};
 pub use stats::{ByWay, Stats};
 pub use terms::{Terms, Wishes};

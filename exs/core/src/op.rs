@@ -77,6 +77,8 @@ pub enum Mode {
     Direct,
     /// Of a stream: at least a part of them went through the receiver's ring.
     Ring,
+    /// They went over TCP alone, and were copied once on each side.
+    Plain,
     /// There were none: the peer sends nothing more, or this side receives nothing more.
     End,
 }

@@ -15,6 +15,7 @@ use crate::flow::{Flow, each};
 use crate::message::{Body, Message};
 use crate::op::{Op, OpError, RecvRequest, SendRequest};
 use crate::pull::Draft;
+use crate::shutdown::Shutdown;
 use crate::stats::{Counted, Stall, Stats};
 use crate::terms::Terms;
 use crate::window::Window;
@@ -56,15 +57,6 @@ pub enum Loss {
     Reset,
     /// TCP gave up.
     TimedOut,
-}
-
-/// What this side has said of its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Shutdown {
-    Open,
-    /// SHUTDOWN follows what was started before.
-    Wanted,
-    Sent,
 }
 
 /// How far a close has come.

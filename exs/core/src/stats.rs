@@ -32,6 +32,8 @@ pub struct ByWay {
     pub ring: u64,
     /// As immediate data.
     pub inline: u64,
+    /// Over TCP alone.
+    pub plain: u64,
 }
 
 /// What a send waits for.

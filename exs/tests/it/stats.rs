@@ -17,7 +17,7 @@ fn messages_are_counted_by_their_way_and_waits_for_credits() {
         assert!(receiving.wait_timeout(PATIENCE).unwrap().0.is_ok());
     }
     assert!(sends.into_iter().all(|op| op.wait_timeout(PATIENCE).unwrap().0.is_ok()));
-    let octets = ByWay { direct: 5000, ring: 0, inline: 300 };
+    let octets = ByWay { direct: 5000, ring: 0, inline: 300, plain: 0 };
     let (sent, received) = (ours.stats(), theirs.stats());
     assert_eq!((sent.sent, received.received), (octets, octets));
     assert_eq!((sent.received, received.sent), (ByWay::default(), ByWay::default()));
@@ -58,7 +58,7 @@ fn octets_of_a_stream_are_counted_by_their_way_and_waits_for_the_ring() {
     assert!(ahead.unwrap().wait_timeout(PATIENCE).unwrap().0.is_ok());
     let (sent, received) = (ours.stats(), theirs.stats());
     assert_eq!(sent.sent.inline, 50);
-    let ByWay { direct, ring, inline } = sent.sent;
+    let ByWay { direct, ring, inline, plain: _ } = sent.sent;
     assert_eq!(direct + ring + inline, 10_000 + 21 * PIECE as u64);
     assert_eq!(received.received, sent.sent);
 }

@@ -108,6 +108,7 @@ const fn way(mode: Mode) -> &'static str {
         Mode::Read => "read",
         Mode::Direct => "direct",
         Mode::Ring => "ring",
+        Mode::Plain => "plain",
         Mode::End => "end",
     }
 }

@@ -4,6 +4,7 @@
 
 mod device;
 mod model;
+mod plain;
 mod play;
 mod random;
 mod scripted;
