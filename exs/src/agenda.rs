@@ -39,10 +39,11 @@ impl Agenda {
         self.timers().first()
     }
 
-    /// Takes a socket that has something to do.
-    pub(crate) fn take_due(&self) -> Option<u64> {
+    /// Takes all that have something to do now.
+    pub(crate) fn take_due(&self) -> Vec<u64> {
         let now = self.now();
-        self.timers().take(now)
+        let mut timers = self.timers();
+        core::iter::from_fn(|| timers.take(now)).collect()
     }
 
     /// Notes that nothing is left to be done for a socket.

@@ -9,7 +9,7 @@
 //! service    serves the sockets of a context, and connects them
 //! listening  a listener, as its context has it
 //! endpoint   a socket, as its context has it: a link behind a lock
-//! link       the session of a socket, and the device that does what the session wants
+//! link       the session of a socket, and what carries it: the device, or TCP alone
 //! objects    the queue pair, slots and ring of a socket
 //! pending    the outcome of an operation, or whom to tell
 //! agenda     when sockets have something to do: clock, timers, alarm
@@ -85,7 +85,7 @@ pub use kind::{Kind, Messages, Stream};
 pub use listener::Listener;
 pub use memory::{Memory, Octets};
 pub use op::{Canceler, Op};
-pub use options::Options;
+pub use options::{Options, Plain};
 pub use queue::{Place, Queue};
 pub use ready::Ready;
 pub use socket::Socket;

@@ -166,16 +166,11 @@ impl Area {
     pub(crate) fn together(&self, domain: &Domain) -> Result<Self, Error> {
         let region = Region::owned(self.len as usize).ok_or(RegisterError::OutOfMemory)?;
         let whole = Registered::new(domain, region, Access::LOCAL_WRITE | Access::MW_BIND)?;
-        let mut scratch = [0; SCRATCH];
-        let mut to = 0;
-        for piece in self.pieces() {
-            let end = piece.start + piece.len as usize;
-            for from in (piece.start..end).step_by(SCRATCH) {
-                let octets = &mut scratch[..SCRATCH.min(end - from)];
-                let copied =
-                    piece.memory.memory.read(from, octets).and_then(|()| whole.memory.write(to, octets));
-                copied.map_err(|_| RegisterError::Fault)?;
-                to += octets.len();
+        let (mut scratch, len) = ([0; SCRATCH], self.len as usize);
+        for at in (0..len).step_by(SCRATCH) {
+            let octets = &mut scratch[..SCRATCH.min(len - at)];
+            if !self.copy_out(at, octets) || whole.memory.write(at, octets).is_err() {
+                return Err(RegisterError::Fault.into());
             }
         }
         let first = Piece { memory: whole, start: 0, len: self.len };
@@ -207,6 +202,23 @@ impl Area {
             left -= len;
             (len > 0).then(|| piece.memory.memory.sge(piece.start + at as usize, len))
         })
+    }
+
+    /// Copies octets out of the pieces, from this octet of all on. Returns whether there are as many, and all are within
+    /// the memory.
+    pub(crate) fn copy_out(&self, at: usize, mut octets: &mut [u8]) -> bool {
+        let mut skipped = at;
+        for piece in self.pieces() {
+            let from = skipped.min(piece.len as usize);
+            skipped -= from;
+            let len = octets.len().min(piece.len as usize - from);
+            let Some((part, rest)) = octets.split_at_mut_checked(len) else { return false };
+            if len > 0 && piece.memory.memory.read(piece.start + from, part).is_err() {
+                return false;
+            }
+            octets = rest;
+        }
+        octets.is_empty()
     }
 
     /// Copies octets into the first piece. Returns whether they are within the memory.

@@ -92,7 +92,8 @@ impl<T> Op<T> {
     /// Has the operation end as an event in this place: what `event` makes of its outcome. An operation that has ended
     /// already makes its event at once.
     ///
-    /// `event` only makes a value. It calls nothing of a socket or of a queue, which may be locked.
+    /// `event` is called when nothing is locked, and may call anything of the socket. It does not wait for another event
+    /// of it: they are made one after the other.
     pub fn on<E: Send + 'static>(self, place: Place<E>, event: impl FnOnce(T) -> E + Send + 'static)
     where
         T: Send + 'static,

@@ -34,6 +34,21 @@ pub struct Options {
     pub recv_timeout: Option<Duration>,
     /// Connections of a listener that nobody has accepted, 1 to 4,096.
     pub backlog: usize,
+    /// Whether a stream has peers without EXS.
+    pub plain: Plain,
+}
+
+/// Whether a stream has peers over plain TCP, without EXS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Plain {
+    /// A peer without EXS is refused.
+    #[default]
+    Off,
+    /// A listener takes both kinds of peers. One that does not begin with a Request of MPA is over plain TCP: it sends
+    /// other octets, or nothing for 200 ms. For a side that connects it is as [`Self::Off`], for it does not guess.
+    Accept,
+    /// Over plain TCP, whatever the peer sends.
+    Always,
 }
 
 impl Default for Options {
@@ -50,6 +65,7 @@ impl Default for Options {
             send_timeout: None,
             recv_timeout: None,
             backlog: 128,
+            plain: Plain::Off,
         }
     }
 }
@@ -69,6 +85,7 @@ impl Options {
             ("window", (MIN_WINDOW..=MAX_WINDOW).contains(&self.window)),
             ("adverts", (1..=MAX_ADVERTS).contains(&self.adverts)),
             ("ring", self.ring == 0 || (MIN_RING..=MAX_RING).contains(&self.ring)),
+            ("plain", self.plain == Plain::Off || kind == Kind::Stream),
             ("backlog", (1..=MAX_BACKLOG).contains(&self.backlog)),
         ];
         rules

@@ -21,16 +21,38 @@ enum State<T> {
     UnderWay(Option<Waker>),
     /// It is under way, and ends as an event.
     Queued(Box<dyn FnOnce(T) + Send>),
+    /// It has ended, and the event is to be made.
+    Due(Box<dyn FnOnce(T) + Send>, T),
     Done(T),
     /// The user has the outcome.
     Taken,
 }
 
+/// An outcome that may end as an event.
+pub(crate) trait Post: Send + Sync {
+    /// Makes the event of an outcome that is there, if it ends so. The caller holds no lock: this calls what the user
+    /// has given.
+    fn post(&self);
+}
+
 /// How a transfer is told its end.
-pub(crate) trait Settle: Send + Sync {
-    /// Gives the memory back to the user with the result, and returns whom to wake. The caller wakes when it holds no
-    /// lock.
+pub(crate) trait Settle: Post {
+    /// Gives the memory back to the user with the result, and returns whom to wake. The caller wakes, and calls
+    /// [`Post::post`], when it holds no lock.
     fn end(&self, result: Result<Received, Error>) -> Option<Waker>;
+}
+
+impl<T: Send> Post for Pending<T> {
+    fn post(&self) {
+        let mut state = self.state();
+        match core::mem::replace(&mut *state, State::Taken) {
+            State::Due(post, outcome) => {
+                drop(state);
+                post(outcome);
+            }
+            before => *state = before,
+        }
+    }
 }
 
 impl<M: Send> Settle for Pending<(Result<Outcome, Error>, M)> {
@@ -62,7 +84,7 @@ impl<T> Pending<T> {
         Arc::new(Self { state: Mutex::new(State::Done(outcome)), loan: Mutex::new(None) })
     }
 
-    /// Stores the outcome, and returns whom to wake. The caller wakes when it holds no lock.
+    /// Stores the outcome, and returns whom to wake. The caller wakes, and calls [`Post::post`], when it holds no lock.
     pub(crate) fn settle(&self, outcome: T) -> Option<Waker> {
         let mut state = self.state();
         match core::mem::replace(&mut *state, State::Taken) {
@@ -71,11 +93,10 @@ impl<T> Pending<T> {
                 waker
             }
             State::Queued(post) => {
-                drop(state);
-                post(outcome);
+                *state = State::Due(post, outcome);
                 None
             }
-            before @ (State::Done(_) | State::Taken) => {
+            before @ (State::Due(..) | State::Done(_) | State::Taken) => {
                 *state = before;
                 None
             }
@@ -126,6 +147,12 @@ impl<T> Pending<T> {
 impl<T> fmt::Debug for Pending<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Pending")
+    }
+}
+
+impl fmt::Debug for dyn Post {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Post")
     }
 }
 

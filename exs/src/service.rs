@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use weft_rnic::{CompChannel, CqId, Device, EventChannel, EventQueue, News, Until};
+use weft_rnic::{CompChannel, CqId, Device, EventChannel, EventQueue, News, StreamingConnection, Until};
 
 use crate::agenda::Agenda;
 use crate::alarm::Alarm;
@@ -17,8 +17,10 @@ use crate::error::Error;
 use crate::listening::Listening;
 use crate::memory::Domain;
 use crate::objects::Objects;
+use crate::options::Options;
 
 mod connecting;
+mod streaming;
 
 /// What handles, operations and the thread of a context share.
 #[derive(Debug)]
@@ -48,6 +50,10 @@ struct Table {
     connecting: HashMap<u64, Connecting>,
     /// Connections that this side has accepted and that are not established, with their listeners.
     accepting: HashMap<u64, Arc<Listening>>,
+    /// Connections of plain TCP that this side opens.
+    opening: HashMap<u64, Opening>,
+    /// Connections of which it is not known what their peers speak, or whose Request has not come as a whole.
+    asking: HashMap<u64, Asking>,
     listeners: HashMap<u64, Arc<Listening>>,
     announced: HashMap<CqId, u64>,
 }
@@ -56,6 +62,22 @@ struct Table {
 struct Connecting {
     objects: Objects,
     wanted: Box<dyn Wanted>,
+}
+
+/// A connection of plain TCP that this side opens.
+struct Opening {
+    tcp: StreamingConnection,
+    options: Options,
+    wanted: Box<dyn Wanted>,
+}
+
+/// A connection that has come to a listener for plain peers. It has a place there.
+#[derive(Debug)]
+struct Asking {
+    tcp: StreamingConnection,
+    listening: Arc<Listening>,
+    /// MPA has been started.
+    is_started: bool,
 }
 
 impl Service {
@@ -141,11 +163,13 @@ impl Service {
             }
         }
         has_done |= self.handle_notices();
-        while let Some(id) = self.agenda.take_due() {
+        // Those that have more to do at once come in the next turn.
+        for id in self.agenda.take_due() {
             has_done = true;
-            if let Some(socket) = self.socket(id) {
+            match self.socket(id) {
                 // Each turn of a socket begins with the time.
-                socket.with(|_, _| ());
+                Some(socket) => socket.with(|_, _| ()),
+                None => self.look(id, true),
             }
         }
         for id in self.agenda.take_over() {
@@ -185,8 +209,13 @@ impl Service {
     }
 
     pub(crate) fn unlisten(&self, id: u64) {
-        let listening = self.table().listeners.remove(&id);
-        drop(listening);
+        let mut table = self.table();
+        let listening = table.listeners.remove(&id);
+        let asking = table.asking.extract_if(|_, asking| asking.listening.id == id);
+        let asking: Vec<_> = asking.map(|(_, asking)| asking).collect();
+        drop(table);
+        asking.iter().for_each(|asking| asking.tcp.abort());
+        drop((listening, asking));
         self.agenda.wake_thread();
     }
 
@@ -221,13 +250,20 @@ impl Table {
     }
 
     fn is_idle(&self) -> bool {
-        self.sockets.is_empty() && self.connecting.is_empty() && self.listeners.is_empty()
+        let Self { sockets, connecting, opening, listeners, .. } = self;
+        sockets.is_empty() && connecting.is_empty() && opening.is_empty() && listeners.is_empty()
     }
 }
 
 impl core::fmt::Debug for Connecting {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Connecting").field("qp", &self.objects.qp.number()).finish_non_exhaustive()
+    }
+}
+
+impl core::fmt::Debug for Opening {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Opening").field("tcp", &self.tcp).finish_non_exhaustive()
     }
 }
 

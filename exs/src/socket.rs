@@ -19,7 +19,7 @@ use crate::link::{Direction, Link};
 use crate::memory::{Area, Octets};
 use crate::op::Op;
 use crate::options::Options;
-use crate::pending::{Pending, Settle};
+use crate::pending::{Pending, Post as _, Settle};
 use crate::ready::Ready;
 use crate::service::Service;
 
@@ -70,7 +70,9 @@ impl<K: Kind> Wanted for Awaited<K> {
     fn deliver(&self, outcome: Result<Arc<Handle>, Error>) -> Result<Option<Waker>, Arc<Handle>> {
         match (self.pending.upgrade().zip(self.service.upgrade()), outcome) {
             (Some((pending, service)), outcome) => {
-                Ok(pending.settle(outcome.map(|handle| Socket::new(handle, service))))
+                let waker = pending.settle(outcome.map(|handle| Socket::new(handle, service)));
+                pending.post();
+                Ok(waker)
             }
             (None, Ok(handle)) => Err(handle),
             (None, Err(_nobody_hears)) => Ok(None),

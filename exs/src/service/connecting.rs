@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use weft_exs_core::{Hello, Kind, RejectCode, Role, Terms};
-use weft_rnic::{CmEvent, ConnParam, ConnectRequest, CqId, Listen, Listener};
+use weft_rnic::{CmError, CmEvent, ConnParam, ConnectRequest, CqId, Listen, Listener};
 
-use super::{Connecting, Service};
+use super::{Connecting, Opening, Service};
 use crate::endpoint::{Endpoint, Handle, Wanted};
 use crate::error::Error;
 use crate::link::Link;
 use crate::listening::Listening;
 use crate::objects::Objects;
-use crate::options::Options;
+use crate::options::{Options, Plain};
 
 impl Service {
     /// Listens.
@@ -33,7 +33,10 @@ impl Service {
         drop(table);
         // As many may ask at a time as may be there, unless the caller says otherwise.
         let at = Listen { backlog: at.backlog.or(Some(options.backlog)), ..at };
-        let listener = self.device.listen_as(id, &self.events, at);
+        let listener = match options.plain {
+            Plain::Off => self.device.listen_as(id, &self.events, at),
+            Plain::Accept | Plain::Always => self.device.listen_streaming_as(id, &self.events, at),
+        };
         Ok((listening, listener.inspect_err(|_| self.unlisten(id))?))
     }
 
@@ -49,6 +52,14 @@ impl Service {
         wanted: Box<dyn Wanted>,
     ) -> Result<(), Error> {
         options.check(kind)?;
+        if options.plain == Plain::Always {
+            let mut table = self.table();
+            let id = table.number();
+            // No event of the connection is looked at before it is in the table.
+            let tcp = self.device.open_stream_as(id, &self.events, (local, peer))?;
+            table.opening.insert(id, Opening { tcp, options: *options, wanted });
+            return Ok(());
+        }
         let objects = self.objects(kind, options)?;
         let reads = self.reads(options);
         let hello = objects.hello(reads).encode();
@@ -75,16 +86,22 @@ impl Service {
                     socket.with(|link, now| link.handle_end(&reason, now));
                 }
             }
-            // Streaming mode is not asked for.
-            CmEvent::StreamRequest(_) | CmEvent::StreamReady { .. } | CmEvent::StreamFailed { .. } => {}
+            CmEvent::StreamRequest(request) => self.handle_stream_request(id, &request),
+            CmEvent::StreamReady { .. } => self.handle_stream_ready(id),
+            CmEvent::StreamFailed { reason, .. } => self.handle_stream_failure(id, reason),
         }
     }
 
     fn handle_request(&self, id: u64, request: &ConnectRequest) {
-        let listening = self.table().listeners.get(&id).map(Arc::clone);
+        let mut table = self.table();
+        let (asking, listening) = (table.asking.remove(&id), table.listeners.get(&id).map(Arc::clone));
+        drop(table);
+        let is_admitted = asking.is_some();
+        // The connection is the request's from now on.
+        let listening = asking.map(|asking| asking.listening).or(listening);
         let outcome = match &listening {
             None => Err(RejectCode::NotListening),
-            Some(listening) if !listening.admit() => Err(RejectCode::Resources),
+            Some(listening) if !is_admitted && !listening.admit() => Err(RejectCode::Resources),
             Some(listening) => self.accept(listening, request).inspect_err(|_| listening.fail()),
         };
         if let Err(code) = outcome {
@@ -113,7 +130,8 @@ impl Service {
         let accepted = socket.with(|link, now| {
             link.collect(now);
             link.perform(now);
-            self.device.accept(request.id, link.qp(), param)
+            let qp = link.qp().ok_or(CmError::NotConnected)?;
+            self.device.accept(request.id, qp, param)
         });
         accepted.map_err(|_| {
             self.table().accepting.remove(&id);
@@ -198,7 +216,7 @@ fn param(hello: &[u8], reads: u16) -> ConnParam<'_> {
 }
 
 /// Tells how a call ends that waits for a socket. A socket that nobody waits for is closed.
-fn tell(wanted: &dyn Wanted, outcome: Result<Arc<Handle>, Error>) {
+pub(super) fn tell(wanted: &dyn Wanted, outcome: Result<Arc<Handle>, Error>) {
     if let Ok(Some(waker)) = wanted.deliver(outcome) {
         waker.wake();
     }

@@ -51,6 +51,7 @@ pub(crate) const OPTIONS: Options = Options {
     send_timeout: None,
     recv_timeout: None,
     backlog: 1,
+    plain: weft_exs::Plain::Off,
 };
 pub(crate) const CREDIT: Fields =
     Fields { kind: 0x01, limit: 16, flags: 0, id: 0, len: 0, stag: 0, a: 0, b: 0 };

@@ -83,3 +83,35 @@ fn octets_in_place_outlive_their_socket_and_an_outcome_that_nobody_takes_is_recy
     drop((ours, world));
     assert_eq!(&received.in_place.unwrap()[..], b"second");
 }
+
+/// What makes an event is called without a lock: it may drop a slot or the socket, and start the next operation.
+#[test]
+fn what_makes_an_event_may_use_the_socket() {
+    let world = World::new();
+    let options = Options { recv_credits: 2, ..Options::default() };
+    let (ours, theirs) = world.connect::<Messages>(&options, &options);
+    let queue = world.server.queue(64).unwrap();
+    for round in 0..40_u8 {
+        let (socket, place) = (theirs.clone(), queue.reserve().unwrap());
+        let memory = world.server.buffer(8).unwrap();
+        theirs.recv_in_place(memory, ..).on(place, move |(received, memory)| {
+            let octets = received.unwrap().in_place.map(|octets| octets[0]);
+            assert!(socket.recv(memory, ..).cancel());
+            octets
+        });
+        assert!(send(&world.client, &ours, &[round]).wait_timeout(PATIENCE).unwrap().0.is_ok());
+        let mut events = Vec::new();
+        assert_eq!(queue.wait(1, 1, Some(PATIENCE), &mut events), 1);
+        assert_eq!(events, [Some(round)]);
+    }
+    // The last handle, in the event of its own close.
+    let closing = theirs.close();
+    closing.on(queue.reserve().unwrap(), move |closed| {
+        drop(theirs);
+        closed.err().map(|_| 0)
+    });
+    ours.shutdown();
+    let mut events = Vec::new();
+    assert_eq!(queue.wait(1, 1, Some(PATIENCE), &mut events), 1);
+    assert_eq!(events, [None]);
+}

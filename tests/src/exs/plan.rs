@@ -2,7 +2,7 @@
 
 use std::time::Duration as RealDuration;
 
-use weft_exs::Options;
+use weft_exs::{Options, Plain};
 use weft_exs_core::Kind;
 use weft_netif::{Duration, ImpairmentConfig};
 
@@ -134,6 +134,7 @@ fn options(random: &mut Random) -> Options {
         send_timeout: random.percent(5).then(|| millis(random.pick(&[1, 50, 1000]))),
         recv_timeout: random.percent(10).then(|| millis(random.pick(&[1, 50, 1000]))),
         backlog: random.pick(&[1, 128]),
+        plain: Plain::Off,
     }
 }
 
