@@ -6,9 +6,11 @@
 mod byte_stream;
 mod connecting;
 mod faults;
+mod first_octets;
 mod in_place;
 mod memory;
 mod messages;
+mod plain;
 mod responder;
 mod script;
 mod stats;
