@@ -328,15 +328,16 @@ impl End for Node<'_> {
         if self.plan.gauge != Gauge::HostCpu {
             return self.ask_once();
         }
-        let threads = match self.threads.take() {
+        let mut threads = match self.threads.take() {
             Some(threads) => threads,
             None => Threads::named(&["exs server", "exs client", "weft-exs"])?,
         };
-        let (begun, cpu) = (super::place::now(), threads.cpu()?);
+        threads.look();
+        let begun = super::place::now();
         self.ask_once()?;
         let nanos = |time: core::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.sums.wall.fetch_add(nanos(begun.elapsed()), Ordering::Relaxed);
-        self.sums.cpu.fetch_add(nanos(threads.cpu()?.saturating_sub(cpu)), Ordering::Relaxed);
+        self.sums.cpu.fetch_add(nanos(threads.look()), Ordering::Relaxed);
         self.threads = Some(threads);
         Ok(())
     }
