@@ -12,6 +12,7 @@ use weft_rnic::guard_memory;
 use super::boundary::{Outcome, always, read, write};
 use super::fork::process;
 use super::rsocket::{tell, wanted};
+use super::rsocket_poll::duration;
 use super::trace::args;
 use crate::abi;
 use crate::exs::{Kind, Memory, Setting, Socket, Type};
@@ -343,13 +344,6 @@ pub(super) unsafe fn register(addr: *mut c_void, len: usize) -> Outcome<Memory> 
             .or_else(|_| weft_exs::Memory::raw(context, addr.cast(), len, false))
     };
     Ok(Memory::new(addr.addr(), memory.map_err(|error| error.errno())?))
-}
-
-/// Returns the time of a program.
-pub(super) fn duration(time: libc::timeval) -> Outcome<Duration> {
-    let seconds = u64::try_from(time.tv_sec).map_err(|_| Errno::INVAL)?;
-    let micros = u64::try_from(time.tv_usec).map_err(|_| Errno::INVAL)?;
-    Ok(Duration::from_secs(seconds).saturating_add(Duration::from_micros(micros)))
 }
 
 fn time_value(time: Option<Duration>) -> libc::timeval {

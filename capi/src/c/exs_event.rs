@@ -8,8 +8,8 @@ use rustix::io::Errno;
 use weft_exs::{Mode, Outcome as Moving, Ready};
 
 use super::boundary::{Outcome, read, read_optional, write};
-use super::exs::duration;
 use super::fork::process;
+use super::rsocket_poll::duration;
 use super::trace::args;
 use crate::abi;
 use crate::cm::storage;

@@ -9,8 +9,8 @@ use rustix::event::PollFlags;
 use rustix::io::Errno;
 
 use super::boundary::{read, read_optional, write};
-use super::exs::duration;
 use super::fork::process;
+use super::rsocket_poll::{MAX_DESCRIPTORS, duration, has};
 use super::trace::args;
 use crate::exs::{Polled, poll};
 
@@ -95,11 +95,6 @@ unsafe extern "C" fn exs_sync_select(
     })
 }
 
-fn has(set: Option<&libc::fd_set>, fd: c_int) -> bool {
-    // SAFETY: the set is a copy of ours, and the number is one that it has room for.
-    set.is_some_and(|set| unsafe { libc::FD_ISSET(fd, set) })
-}
-
 /// # Safety
 /// The number is negative, or a descriptor during `'a`, or only poll(2) gets it.
 unsafe fn polled<'a>(number: c_int, events: PollFlags) -> Polled<'a> {
@@ -108,6 +103,3 @@ unsafe fn polled<'a>(number: c_int, events: PollFlags) -> Polled<'a> {
     let socket = process().exs.socket(number).ok();
     Polled { fd, socket, events, ready: PollFlags::empty() }
 }
-
-/// More than a process can have.
-const MAX_DESCRIPTORS: usize = 1 << 20;

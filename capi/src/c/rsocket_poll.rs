@@ -68,8 +68,7 @@ unsafe extern "C" fn rselect(
             let mut events = PollFlags::empty();
             let mut is_wanted = false;
             for (set, (_, wanted, _)) in sets.iter().zip(kinds) {
-                // SAFETY: the set is a copy of ours, and the number is one that it has room for.
-                if set.as_ref().is_some_and(|set| unsafe { libc::FD_ISSET(fd, set) }) {
+                if has(set.as_ref(), fd) {
                     (events, is_wanted) = (events | wanted, true);
                 }
             }
@@ -88,9 +87,7 @@ unsafe extern "C" fn rselect(
             // SAFETY: the sets are copies of ours, and the numbers are those that were in them.
             unsafe { libc::FD_ZERO(&raw mut told) };
             for (&fd, one) in fds.iter().zip(&polled) {
-                // SAFETY: as above.
-                let was_asked = before.is_some_and(|set| unsafe { libc::FD_ISSET(fd, &raw const set) });
-                if was_asked && one.ready.intersects(meant) {
+                if has(before.as_ref(), fd) && one.ready.intersects(meant) {
                     // SAFETY: as above.
                     unsafe { libc::FD_SET(fd, &raw mut told) };
                     found += 1;
@@ -112,11 +109,19 @@ unsafe fn polled<'a>(number: c_int, events: PollFlags) -> Polled<'a> {
     Polled { fd, socket, events, ready: PollFlags::empty() }
 }
 
-fn duration(time: libc::timeval) -> Outcome<Duration> {
+/// Returns the time of a program.
+pub(super) fn duration(time: libc::timeval) -> Outcome<Duration> {
     let seconds = u64::try_from(time.tv_sec).map_err(|_| Errno::INVAL)?;
     let micros = u64::try_from(time.tv_usec).map_err(|_| Errno::INVAL)?;
     Ok(Duration::from_secs(seconds).saturating_add(Duration::from_micros(micros)))
 }
 
+/// Returns whether a set has a descriptor.
+pub(super) fn has(set: Option<&libc::fd_set>, fd: c_int) -> bool {
+    let has_room = usize::try_from(fd).is_ok_and(|fd| fd < libc::FD_SETSIZE);
+    // SAFETY: the set is a copy of ours, and has room for the number.
+    has_room && set.is_some_and(|set| unsafe { libc::FD_ISSET(fd, set) })
+}
+
 /// More than a process can have.
-const MAX_DESCRIPTORS: usize = 1 << 20;
+pub(super) const MAX_DESCRIPTORS: usize = 1 << 20;
