@@ -29,7 +29,7 @@ pub(super) struct Calls {
     /// Those who wait for readiness.
     waiting: Vec<(Op, Ready, Arc<Pending<Ready>>)>,
     pub(super) is_closed: bool,
-    /// Who wants to hear of that.
+    /// Calls that wait for the close.
     closing: Vec<Arc<Pending<Result<(), Error>>>>,
     /// What has ended since the lock was taken.
     ended: Vec<Ended>,
@@ -150,7 +150,7 @@ impl Calls {
         self.ended.len() - before
     }
 
-    /// Notes who wants to hear that the socket is closed. Returns whether it is not.
+    /// Notes a call that waits for the close. Returns whether the socket is open still.
     pub(super) fn await_close(&mut self, pending: Option<Arc<Pending<Result<(), Error>>>>) -> bool {
         self.closing.extend(pending);
         if self.is_closed {
