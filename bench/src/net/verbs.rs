@@ -109,7 +109,9 @@ impl Site {
         };
         // The kernel may allow cubic to the administrator only.
         Device::open(ground, config).map_err(|error| match error.kind() {
-            std::io::ErrorKind::PermissionDenied => Trouble::Skipped(format!("a device: {error}")),
+            std::io::ErrorKind::PermissionDenied => {
+                Trouble::Skipped(format!("a device with the kernel's cubic: {error}"))
+            }
             _ => say("a device")(error),
         })
     }

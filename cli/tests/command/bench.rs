@@ -1,7 +1,7 @@
 //! `weft bench`: its rows, its exit statuses, and its errors about arguments that make no sense.
 
 use crate::process::{path_in, run};
-use crate::support::Folder;
+use crate::support::{Folder, skip};
 
 #[test]
 fn a_case_gives_a_row_in_the_table_and_one_object_as_json() {
@@ -79,7 +79,12 @@ fn rows_of_exs_are_listed_and_measured() {
     }
     let json = run("bench exs --quick --turn 1 --only message-1k --json");
     assert_eq!((json.status, json.stderr.len(), json.stdout.len()), (0, 0, 1), "{json:?}");
-    assert!(json.stdout[0].contains("\"target\":1.5"), "{json:?}");
+    let row = &json.stdout[0];
+    if row.contains("\"missing\":\"skipped: ") {
+        skip(&format!("bench::rows_of_exs_are_listed_and_measured: {row}"));
+    } else {
+        assert!(row.contains("\"target\":1.5"), "{json:?}");
+    }
 }
 
 #[test]
