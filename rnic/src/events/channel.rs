@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
@@ -14,6 +15,9 @@ use weft_netif::Held;
 #[derive(Debug)]
 pub(crate) struct Channel<T> {
     queue: Mutex<Queue<T>>,
+    /// Tokens of events in the queue that are being written. This happens without the lock: the thread that a token
+    /// wakes takes the lock at once.
+    unwritten: AtomicU64,
     fd: Held,
 }
 
@@ -33,7 +37,7 @@ pub(crate) struct ChannelHold<'a, T>(&'a Channel<T>);
 impl<T> Channel<T> {
     pub(crate) fn new() -> io::Result<Self> {
         let queue = Queue { events: VecDeque::new(), without_token: 0, holds: 0 };
-        Ok(Self { queue: Mutex::new(queue), fd: semaphore()? })
+        Ok(Self { queue: Mutex::new(queue), unwritten: AtomicU64::new(0), fd: semaphore()? })
     }
 
     /// For a thread that makes events and takes them itself at once: it saves the two system calls for the token of
@@ -49,8 +53,16 @@ impl<T> Channel<T> {
         if queue.holds > 0 {
             queue.without_token += 1;
         } else {
-            signal(self.fd.as_fd());
+            self.give_tokens(1, queue);
         }
+    }
+
+    /// Writes the tokens of events that are in the queue.
+    fn give_tokens(&self, tokens: u64, queue: MutexGuard<'_, Queue<T>>) {
+        self.unwritten.fetch_add(tokens, Ordering::Relaxed);
+        drop(queue);
+        add_tokens(self.fd.as_fd(), tokens);
+        self.unwritten.fetch_sub(tokens, Ordering::Release);
     }
 
     /// Takes the first event that `matches`, with its token, out of the queue. Returns whether there was one.
@@ -82,8 +94,15 @@ impl<T> Channel<T> {
     fn take_token(&self, queue: &mut Queue<T>) {
         if queue.without_token > 0 {
             queue.without_token -= 1;
-        } else {
-            clear(self.fd.as_fd());
+            return;
+        }
+        loop {
+            let is_all_written = self.unwritten.load(Ordering::Acquire) == 0;
+            if clear(self.fd.as_fd()) || is_all_written {
+                return;
+            }
+            // The thread that made the event is about to write its token.
+            std::thread::yield_now();
         }
     }
 
@@ -97,7 +116,8 @@ impl<T> Drop for ChannelHold<'_, T> {
         let mut queue = self.0.queue();
         queue.holds -= 1;
         if queue.holds == 0 && queue.without_token > 0 {
-            add_tokens(self.0.fd.as_fd(), core::mem::take(&mut queue.without_token));
+            let tokens = core::mem::take(&mut queue.without_token);
+            self.0.give_tokens(tokens, queue);
         }
     }
 }
@@ -122,7 +142,7 @@ impl Wakeup {
     }
 
     pub(crate) fn clear(&self) {
-        clear(self.0.as_fd());
+        let _was_woken = clear(self.0.as_fd());
     }
 }
 
@@ -148,10 +168,15 @@ fn add_tokens(fd: BorrowedFd<'_>, tokens: u64) {
     while write(fd, &tokens.to_ne_bytes()) == Err(Errno::INTR) {}
 }
 
-/// Takes a token, if there is one.
-pub(crate) fn clear(fd: BorrowedFd<'_>) {
+/// Takes a token, if there is one. Returns whether there was.
+pub(crate) fn clear(fd: BorrowedFd<'_>) -> bool {
     let mut token = [0; 8];
-    while read(fd, &mut token) == Err(Errno::INTR) {}
+    loop {
+        match read(fd, &mut token) {
+            Err(Errno::INTR) => {}
+            outcome => return outcome.is_ok(),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -221,6 +246,29 @@ mod tests {
             assert_eq!(channel.pop(), Some(event));
         }
         assert!(!readable(&channel));
+    }
+
+    #[test]
+    fn an_event_that_is_taken_at_once_leaves_no_token_behind() {
+        const EVENTS: u64 = 5_000;
+        let (channel, taken) = (Channel::new().unwrap(), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for event in 1..=EVENTS {
+                    channel.push(event);
+                    while taken.load(Ordering::Acquire) < event {
+                        std::thread::yield_now();
+                    }
+                }
+            });
+            // It does not wait for the descriptor, and so meets events whose tokens are not written yet.
+            while taken.load(Ordering::Relaxed) < EVENTS {
+                if let Some(event) = channel.pop() {
+                    taken.store(event, Ordering::Release);
+                }
+            }
+        });
+        assert!(!readable(&channel), "a token is left without an event");
     }
 
     #[test]
