@@ -67,6 +67,7 @@ impl Stream {
                 ring,
                 ring_part: part(ring),
                 adverts: terms.send_credits.into(),
+                small: inline_max,
             }),
             deadlines: Vec::new(),
             receives: VecDeque::new(),

@@ -19,6 +19,8 @@ pub struct ReceiverTerms {
     pub ring_part: u32,
     /// How many receives are advertised at a time, at least 1 and no more than the peer stores.
     pub adverts: usize,
+    /// A receive of at most so many octets is advertised only in front of a longer one, since immediate data fills it.
+    pub small: u32,
 }
 
 /// The receiving end of a stream.
@@ -371,7 +373,12 @@ impl Receiver {
         if self.ring.unread() > 0 || self.advertised >= self.terms.adverts {
             return None;
         }
-        let receive = self.receives.get(self.advertised).filter(|receive| receive.len > 0)?;
+        let mut next = self.receives.iter().skip(self.advertised);
+        // Without a ring, and when the peer holds, the peer waits for an advert.
+        let is_needed = self.terms.ring == 0
+            || self.holds
+            || next.clone().any(|receive| receive.rest() > self.terms.small);
+        let receive = next.next().filter(|receive| is_needed && receive.len > 0)?;
         let first = self.is_void.then_some(self.position);
         if self.is_void {
             self.epoch = next_epoch(self.epoch);

@@ -15,7 +15,7 @@ fn sender() -> Sender {
 }
 
 fn receiver() -> Receiver {
-    Receiver::new(ReceiverTerms { ring: 8, ring_part: 2, adverts: 2 })
+    Receiver::new(ReceiverTerms { ring: 8, ring_part: 2, adverts: 2, small: 0 })
 }
 
 fn advert(epoch: u32, first: Option<u64>) -> Advert {

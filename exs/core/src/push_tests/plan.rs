@@ -11,6 +11,8 @@ pub(super) struct Plan {
     /// What stands for a quarter of the ring.
     pub(super) ring_part: u32,
     pub(super) adverts: usize,
+    /// Receives of at most so many octets are not advertised without need.
+    pub(super) small: u32,
     pub(super) inline_max: u32,
     pub(super) direct_min: u32,
     /// Octets of each send.
@@ -37,6 +39,7 @@ impl Plan {
             ring,
             ring_part,
             adverts: 2,
+            small: 0,
             inline_max: 0,
             direct_min: 1,
             sends: Vec::new(),

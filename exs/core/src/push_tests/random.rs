@@ -14,12 +14,13 @@ use super::world::World;
 fn plans() -> impl Strategy<Value = Plan> {
     let terms = (0..=64_u32, 1..=5_usize, 0..=8_u32, 1..=40_u32);
     let calls = (vec(0..=60_u32, 0..12), vec((0..=50_u32, any::<bool>()), 0..16));
-    let rest = (0..=4_u8, 0..=2_u8, any::<bool>(), prop::bool::weighted(0.1), any::<bool>());
+    let rest = (0..=4_u8, 0..=2_u8, any::<bool>(), prop::bool::weighted(0.1), any::<bool>(), 0..=20_u32);
     (terms, calls, rest).prop_map(|((ring, adverts, inline_max, direct_min), (sends, receives), rest)| {
-        let (cancels, send_cancels, shuts_down, shuts_read, leaves_late) = rest;
+        let (cancels, send_cancels, shuts_down, shuts_read, leaves_late, small) = rest;
         let plan = Plan::new(ring, (ring / 4).max(1)).with(&sends, &receives);
         Plan {
             adverts,
+            small,
             inline_max,
             direct_min,
             cancels,

@@ -125,6 +125,13 @@ fn immediate_data_keeps_the_order() {
 }
 
 #[test]
+fn short_receives_without_adverts_keep_the_order() {
+    for ring in [ring_0(), ring_2(), ring_4()] {
+        holds(Plan { inline_max: 2, small: 2, ..ring });
+    }
+}
+
+#[test]
 fn sends_are_canceled_and_reading_ends() {
     for inline_max in [0, 1] {
         let plan = Plan { send_cancels: 1, shuts_read: true, inline_max, ..Plan::new(2, 1) };

@@ -23,7 +23,7 @@ fn transfer(direct_min: u32, frees_early: bool) -> Counts {
     let ring = Some(Ring { len: 16, to: 0, stag: Stag(1) });
     let terms = SenderTerms { ring, ring_part: 4, inline_max: 0, direct_min, adverts: 4 };
     let mut sender = Sender::new(terms);
-    let mut receiver = Receiver::new(ReceiverTerms { ring: 16, ring_part: 4, adverts: 4 });
+    let mut receiver = Receiver::new(ReceiverTerms { ring: 16, ring_part: 4, adverts: 4, small: 0 });
     let (mut forth, mut back) = (VecDeque::<Data>::new(), VecDeque::<Body>::new());
     let mut counts = Counts::default();
     sender.send(Op(0), OCTETS, 1);

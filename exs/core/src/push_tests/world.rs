@@ -72,7 +72,7 @@ struct Bound {
 
 impl World {
     pub(super) fn new(plan: &Plan) -> Self {
-        let &Plan { ring, ring_part, adverts, inline_max, direct_min, .. } = plan;
+        let &Plan { ring, ring_part, adverts, small, inline_max, direct_min, .. } = plan;
         let there = Some(Ring { len: ring, to: RING_TO, stag: RING }).filter(|ring| ring.len > 0);
         let stored =
             if plan.is_broken(super::broken::Broken::TooManyAdverts) { adverts - 1 } else { adverts };
@@ -80,7 +80,7 @@ impl World {
         let receives = plan.receives.len();
         Self {
             sender: Sender::new(terms),
-            receiver: Receiver::new(ReceiverTerms { ring, ring_part, adverts }),
+            receiver: Receiver::new(ReceiverTerms { ring, ring_part, adverts, small }),
             forth: VecDeque::new(),
             back: VecDeque::new(),
             sends: 0,

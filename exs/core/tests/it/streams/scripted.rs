@@ -62,6 +62,16 @@ impl Test {
         self.does()
     }
 
+    /// Begins receives of these lengths, the first of which has this name.
+    fn starts_receives(&mut self, first: u64, lens: &[u32]) {
+        for (op, len) in (first..).map(Op).zip(lens.iter().copied()) {
+            let (stag, to, deadline) = (Stag(0x100), 0, None);
+            let request =
+                RecvRequest { op, len, is_in_place: false, waits_for_all: false, stag, to, deadline };
+            self.session.receive(request).unwrap();
+        }
+    }
+
     /// Receives, with a window that has the keys from 0xFF on.
     fn receives(&mut self, op: u64, waits_for_all: bool, deadline: Option<u64>) -> Vec<Action> {
         let (stag, to, deadline) = (Stag(0x0102_03FF), 0x2000, deadline.map(Duration::from_secs));
@@ -279,23 +289,35 @@ fn a_send_whose_time_is_over_ends_if_nothing_is_on_the_wire_and_else_the_connect
 #[test]
 fn octets_and_adverts_take_turns() {
     let mut test = Test::new();
-    for op in [1, 2] {
-        let request = RecvRequest {
-            op: Op(op),
-            len: 1,
-            is_in_place: false,
-            waits_for_all: false,
-            stag: Stag(0x100),
-            to: 0,
-            deadline: None,
-        };
-        test.session.receive(request).unwrap();
-    }
+    test.starts_receives(1, &[2, 2]);
     let kinds = test.sends(3, 4, None).into_iter().filter_map(|action| match action {
         Action::Send(outgoing) => Some(matches!(outgoing.message.body, Body::Advert(_))),
         _ => None,
     });
     assert_eq!(kinds.collect::<Vec<_>>(), [true, false, true, false]);
+}
+
+#[test]
+fn a_receive_that_immediate_data_fills_is_advertised_in_front_of_a_longer_one_only() {
+    let mut test = Test::new();
+    let lens = |actions: Vec<Action>| {
+        let adverts = actions.into_iter().filter_map(|action| match action {
+            Action::Send(Outgoing { message: Message { body: Body::Advert(advert), .. }, .. }) => {
+                Some(advert.len)
+            }
+            _ => None,
+        });
+        adverts.collect::<Vec<u32>>()
+    };
+    test.starts_receives(1, &[1]);
+    assert!(lens(test.does()).is_empty());
+    test.starts_receives(2, &[2]);
+    assert_eq!(lens(test.does()), [1, 2]);
+    // A peer that holds waits for an advert of any receive.
+    let mut test = Test::new();
+    test.starts_receives(1, &[1, 1]);
+    let holds = Data { position: 0, len: 1, is_inline: true, target: Target::Ring { holds: true } };
+    assert_eq!(lens(test.hears(Body::Data(holds), &[7])), [1]);
 }
 
 #[test]
