@@ -41,6 +41,8 @@ pub struct Sender {
     /// The part of each advert that is not used. The first one is used first.
     pub(crate) adverts: VecDeque<Advert>,
     pub(crate) ring: Ring,
+    /// The last advert had room for a long send: further ones are worth waiting for.
+    is_read_long: bool,
     /// No octet goes out until the ring is empty or an advert is valid.
     pub(crate) holds: bool,
     /// REVOKEs without an answer.
@@ -87,6 +89,7 @@ impl Sender {
             heard: 0,
             adverts: VecDeque::new(),
             ring: Ring::new(terms.ring.map_or(0, |ring| ring.len)),
+            is_read_long: false,
             holds: false,
             owed: 0,
             sends: Sends::new(),
@@ -120,6 +123,7 @@ impl Sender {
         if advert.to.checked_add(u64::from(advert.len)).is_none() {
             return Err(Fault::WrongState);
         }
+        self.is_read_long = advert.len >= self.terms.direct_min;
         if let Some(position) = advert.first {
             self.heard = epoch;
             if position > self.position {
@@ -248,6 +252,8 @@ impl Sender {
         let limit = match self.adverts.front() {
             Some(advert) => advert.len,
             None if self.holds => 0,
+            // The next advert may come before what is in the send queue has left.
+            None if self.is_read_long && self.sends.out() > 0 && self.is_next_long() => 0,
             None => self.ring.free().min(self.terms.ring_part),
         };
         let len = self.sends.gather(limit, parts);
@@ -286,8 +292,12 @@ impl Sender {
             let hello::Ring { stag, to, .. } = self.terms.ring.filter(|_| span.len > 0)?;
             Some(Write { stag, to: to.wrapping_add(u64::from(span.at)), len: span.len })
         });
-        let rest = self.sends.rest_of_begun();
-        self.holds = self.ring.free() == 0 && rest >= self.terms.direct_min.max(1);
+        self.holds = (self.is_read_long || self.ring.free() == 0) && self.is_next_long();
         (Target::Ring { holds: self.holds }, writes)
+    }
+
+    /// Returns true if the next octets belong to a send of which so much is left that it should go directly.
+    fn is_next_long(&self) -> bool {
+        self.sends.next_rest() >= self.terms.direct_min.max(1)
     }
 }

@@ -120,9 +120,9 @@ impl Sends {
         self.queued.is_empty()
     }
 
-    /// Returns how many octets are left of the send that is on the wire in part, or 0.
-    pub(crate) fn rest_of_begun(&self) -> u32 {
-        self.queued.front().filter(|send| send.taken > 0).map_or(0, Send::rest)
+    /// Returns how many octets of the next send are not on the wire, or 0.
+    pub(crate) fn next_rest(&self) -> u32 {
+        self.queued.front().map_or(0, Send::rest)
     }
 
     /// Returns all sends that were not polled, in order.
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(sends.gather(1, &mut parts), 1);
         sends.take(&parts, Way::Direct);
         assert!(!sends.cancel(Op(1)) && sends.cancel(Op(2)) && !sends.cancel(Op(2)));
-        assert_eq!((sends.rest_of_begun(), sends.are_taken()), (1, false));
+        assert_eq!((sends.next_rest(), sends.are_taken()), (1, false));
         assert_eq!(sends.ops().collect::<Vec<_>>(), [Op(1), Op(3)]);
     }
 

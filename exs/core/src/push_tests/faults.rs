@@ -95,11 +95,36 @@ fn a_ring_is_freed_as_far_as_it_was_written_and_forwards() {
 }
 
 #[test]
-fn a_send_that_has_not_begun_holds_nothing() {
-    let mut sender = sender();
-    sender.send(Op(1), 8, 1);
-    assert_eq!(send(&mut sender, 100), [data(0, 8, ring())]);
-    assert_eq!(sender.wait(), Some(Wait::Ring));
+fn a_long_send_holds_also_if_it_has_not_begun() {
+    for (len, holds, wait) in [(3, false, Wait::Ring), (4, true, Wait::Advert)] {
+        let mut sender = sender();
+        sender.send(Op(1), 8, 1);
+        assert_eq!(send(&mut sender, len), [data(0, 8, Target::Ring { holds })]);
+        assert_eq!(sender.wait(), Some(wait));
+    }
+}
+
+#[test]
+fn a_sender_waits_for_adverts_if_the_last_one_had_room_for_a_long_send() {
+    let ring = Some(Ring { len: 8, to: 100, stag: Stag(1) });
+    let terms = SenderTerms { ring, ring_part: 2, inline_max: 0, direct_min: 4, adverts: 2 };
+    for (len, waits) in [(4, true), (3, false)] {
+        let mut sender = Sender::new(terms.clone());
+        assert_eq!(sender.handle_advert(Advert { len, ..advert(1, Some(0)) }), Ok(true));
+        // What is in the send queue takes so long that the next advert may come.
+        let first = send(&mut sender, 16).into_iter().map(|data| data.len).collect::<Vec<_>>();
+        if waits {
+            assert_eq!(first, [4]);
+            sender.handle_left();
+            // Few octets go through the ring until the peer has caught up.
+            let mut parts = Vec::new();
+            let next = sender.poll_transfer(&mut parts).map(|transfer| transfer.data);
+            assert_eq!(next, Some(data(4, 2, Target::Ring { holds: true })));
+            assert_eq!((sender.poll_transfer(&mut parts), sender.wait()), (None, Some(Wait::Advert)));
+        } else {
+            assert_eq!(first, [3, 2, 2, 2, 2]);
+        }
+    }
 }
 
 #[test]

@@ -136,7 +136,7 @@ impl Plan {
 
     /// Notes it if a world in which nothing more happens by itself is not as it should be.
     pub(super) fn check_rest(&self, world: &mut World) {
-        let is_quiet = world.forth.is_empty() && world.back.is_empty();
+        let is_quiet = world.forth.is_empty() && world.back.is_empty() && world.out == 0;
         if is_quiet && !self.sender_says(&mut world.clone()) && !self.receiver_says(&mut world.clone()) {
             world.check_rest(self);
         }
