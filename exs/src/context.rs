@@ -13,6 +13,7 @@ use crate::clock::Clock;
 use crate::error::Error;
 use crate::memory::{Memory, Registered};
 use crate::service::Service;
+use crate::waiting::Waiting;
 
 /// A device, and all sockets on it. Clones are handles to the same context.
 ///
@@ -100,6 +101,11 @@ impl Context {
         let region = Region::owned(len).ok_or(RegisterError::OutOfMemory)?;
         let access = Access::LOCAL_WRITE | Access::MW_BIND;
         Ok(Memory::new(Registered::new(&self.service.domain, region, access)?))
+    }
+
+    /// Changes how threads wait for operations. At first it is [`Waiting::Adaptive`].
+    pub fn set_waiting(&self, waiting: Waiting) {
+        self.service.manner.set(waiting);
     }
 
     /// Returns the device.

@@ -19,7 +19,7 @@
 //! raw        memory of the caller's
 //! byte_stream  a stream as runtimes have them
 //! window     the peer's way to the octets of an operation
-//! options, kind, ready, error, errno
+//! options, kind, ready, waiting, error, errno
 //! ```
 //! The rules of the protocol are those of the crate `weft-exs-core`, which has no device. Octets move from the user's
 //! memory to the user's memory: a message by the receiver's Read, or as immediate data if it is short.
@@ -73,6 +73,7 @@ mod ready;
 mod service;
 mod socket;
 mod timers;
+mod waiting;
 mod window;
 
 pub use buf::Buf;
@@ -89,4 +90,5 @@ pub use options::{Options, Plain};
 pub use queue::{Place, Queue};
 pub use ready::Ready;
 pub use socket::Socket;
+pub use waiting::Waiting;
 pub use weft_exs_core::{ByWay, Fault, Mode, Outcome, RejectCode, Stats};

@@ -54,9 +54,11 @@ impl<T> Op<T> {
     /// This thread drives the device meanwhile unless another one does. In a context that is driven by
     /// [`Context::drive`](crate::Context::drive) another thread has to do that.
     pub fn wait(self) -> T {
+        let mut op = self;
         loop {
-            if let Some(outcome) = self.service.wait(Until::Event, |waker| self.pending.take(waker)) {
-                return outcome;
+            match op.wait_until(Until::Event) {
+                Ok(outcome) => return outcome,
+                Err(later) => op = later,
             }
         }
     }
@@ -74,7 +76,8 @@ impl<T> Op<T> {
     /// # Errors
     /// The operation, which goes on.
     pub fn wait_until(self, until: Until<'_>) -> Result<T, Self> {
-        self.service.wait(until, |waker| self.pending.take(waker)).ok_or(self)
+        let waiting = self.service.manner.get();
+        self.service.wait(waiting, until, |waker| self.pending.take(waker)).ok_or(self)
     }
 
     /// Cancels the operation. Returns whether it has begun to end so: its outcome is the truth, for a receive of a

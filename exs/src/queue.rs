@@ -13,6 +13,7 @@ use weft_rnic::Until;
 use crate::context::Context;
 use crate::error::Error;
 use crate::service::Service;
+use crate::waiting::{Manner, Waiting};
 
 /// A queue of events of the caller's type. An operation makes one there when it ends ([`Op::on`](crate::Op::on)).
 /// Clones are handles to the same queue.
@@ -30,6 +31,7 @@ struct Shared<E> {
     depth: usize,
     state: Mutex<State<E>>,
     fd: OwnedFd,
+    manner: Manner,
 }
 
 struct State<E> {
@@ -51,7 +53,7 @@ impl Context {
         }
         let fd = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
         let state = State { events: VecDeque::new(), reserved: 0, waiters: Vec::new() };
-        let shared = Arc::new(Shared { depth, state: Mutex::new(state), fd });
+        let shared = Arc::new(Shared { depth, state: Mutex::new(state), fd, manner: Manner::new() });
         Ok(Queue { shared, service: Arc::clone(self.service()) })
     }
 }
@@ -107,7 +109,7 @@ impl<E> Queue<E> {
             }
             is_there.then_some(())
         };
-        self.service.wait(until, is_there);
+        self.service.wait(self.shared.manner.get(), until, is_there);
         let mut state = self.shared.state();
         let taken = at_most.min(state.events.len());
         out.extend(state.events.drain(..taken));
@@ -115,6 +117,11 @@ impl<E> Queue<E> {
             self.shared.clear();
         }
         taken
+    }
+
+    /// Changes how threads wait for events of this queue. At first it is [`Waiting::Adaptive`].
+    pub fn set_waiting(&self, waiting: Waiting) {
+        self.shared.manner.set(waiting);
     }
 
     /// Returns how many events wait.
@@ -150,9 +157,11 @@ impl<E> Shared<E> {
         }
         state.events.push_back(event);
         let there = state.events.len();
-        while let Some(met) = state.waiters.iter().position(|(wanted, _)| *wanted <= there) {
-            state.waiters.swap_remove(met).1.wake();
-        }
+        let met = state.waiters.extract_if(.., |(wanted, _)| *wanted <= there);
+        let met: Vec<_> = met.collect();
+        // A thread that wakes takes the lock at once.
+        drop(state);
+        met.into_iter().for_each(|(_, waker)| waker.wake());
     }
 
     /// Makes the descriptor not readable.

@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use weft_rnic::{CompChannel, CqId, Device, EventChannel, EventQueue, News, StreamingConnection, Until};
+use weft_rnic::{
+    CompChannel, CqId, Device, EventChannel, EventQueue, News, Patience, StreamingConnection, Until,
+};
 
 use crate::agenda::Agenda;
 use crate::alarm::Alarm;
@@ -18,6 +20,7 @@ use crate::listening::Listening;
 use crate::memory::Domain;
 use crate::objects::Objects;
 use crate::options::Options;
+use crate::waiting::{Manner, Waiting};
 
 mod connecting;
 mod streaming;
@@ -39,6 +42,8 @@ pub(crate) struct Service {
     table: Mutex<Table>,
     /// Alarms that no thread uses.
     alarms: Mutex<Vec<Arc<Alarm>>>,
+    /// How threads wait for operations.
+    pub(crate) manner: Manner,
 }
 
 /// What each number in notices and announcements stands for.
@@ -96,6 +101,7 @@ impl Service {
             made: AtomicUsize::new(0),
             table: Mutex::default(),
             alarms: Mutex::default(),
+            manner: Manner::new(),
         })
     }
 
@@ -111,6 +117,7 @@ impl Service {
     /// Blocks until `take` returns something, at most so long. `take` is called again when its waker is woken.
     pub(crate) fn wait<T>(
         self: &Arc<Self>,
+        waiting: Waiting,
         until: Until<'_>,
         mut take: impl FnMut(&Waker) -> Option<T>,
     ) -> Option<T> {
@@ -126,11 +133,19 @@ impl Service {
         };
         let waker = Waker::from(Arc::clone(&alarm));
         let hold = || self.completions.hold();
+        let patience = Patience { spin: waiting.spin(), until };
         let outcome = take(&waker).or_else(|| {
-            self.device.wait_until(alarm.as_fd(), until, hold, || {
-                alarm.clear();
-                self.turn();
-                take(&waker)
+            self.device.wait_until(alarm.as_fd(), patience, hold, || {
+                loop {
+                    alarm.begin_look();
+                    self.turn();
+                    if let Some(outcome) = take(&waker) {
+                        return Some(outcome);
+                    }
+                    if alarm.begin_sleep() {
+                        return None;
+                    }
+                }
             })
         });
         self.alarms.lock().unwrap_or_else(PoisonError::into_inner).push(alarm);
@@ -234,9 +249,11 @@ impl Service {
             let left = self.agenda.first().map(|at| at.saturating_sub(self.agenda.now()));
             let left = left.and_then(|left| Timespec::try_from(left).ok());
             let fds = [self.queue.as_fd(), self.completions.as_fd(), self.agenda.thread().as_fd()];
-            // A signal, or a lack of memory that may pass: looking around does no harm.
-            let _looked = poll(&mut fds.map(readable), left.as_ref());
-            self.agenda.thread().clear();
+            if self.agenda.thread().begin_sleep() {
+                // A signal, or a lack of memory that may pass: looking around does no harm.
+                let _looked = poll(&mut fds.map(readable), left.as_ref());
+            }
+            self.agenda.thread().begin_look();
             self.turn();
         }
     }

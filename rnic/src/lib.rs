@@ -73,7 +73,7 @@ pub use objects::pd::Pd;
 pub use objects::qp::{Qp, QpInit};
 pub use objects::srq::{Srq, SrqAttributes, SrqInit, SrqModify};
 pub use objects::streaming::StreamingConnection;
-pub use objects::wait::Until;
+pub use objects::wait::{Patience, Until};
 pub use objects::watcher::Watcher;
 
 pub use weft_ddp::Stag;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rustix::io::Errno;
-use weft_exs::{Context, Op};
+use weft_exs::{Context, Op, Waiting};
 
 use super::event::Event;
 use super::wait::{Sleep, wait};
@@ -109,6 +109,8 @@ impl Queue {
         match attribute {
             Attribute::Wait if (ADAPTIVE..=BUSY_POLL).contains(&value) => {
                 self.wait.store(value, Ordering::Relaxed);
+                let is_adaptive = value == ADAPTIVE;
+                self.queue.set_waiting(if is_adaptive { Waiting::Adaptive } else { Waiting::Notify });
                 Ok(())
             }
             Attribute::Wait | Attribute::Events => Err(Errno::INVAL),

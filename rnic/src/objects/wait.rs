@@ -24,8 +24,18 @@ pub enum Until<'a> {
     Interrupted(&'a Poll<'a>),
 }
 
+/// How a thread waits for an event.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience<'a> {
+    /// For this time it drives the engine without a sleep at first. An answer of a peer nearby comes so soon that a
+    /// sleep would take longer. It lets other threads have its core meanwhile.
+    pub spin: Duration,
+    /// How long it waits.
+    pub until: Until<'a>,
+}
+
 impl Device {
-    /// Blocks until `take` returns a value, and returns that; `None` when `until` is over, or `fd` is closed. Meanwhile
+    /// Blocks until `take` returns a value, and returns that; `None` when `patience` is over, or `fd` is closed. Meanwhile
     /// the thread sleeps on `fd`, a descriptor of the caller's, and drives the engine unless another thread does. So a
     /// message wakes one thread only, also where the threads of a program share what it brings.
     ///
@@ -44,7 +54,7 @@ impl Device {
     pub fn wait_until<T, H>(
         &self,
         fd: BorrowedFd<'_>,
-        until: Until<'_>,
+        patience: Patience<'_>,
         hold: impl Fn() -> H,
         mut take: impl FnMut() -> Option<T>,
     ) -> Option<T> {
@@ -57,7 +67,7 @@ impl Device {
         let stay = lead.filter(|_| progress.has_threads()).map(|lead| lead.stay());
         let drives = progress.calls_drive() || stay.as_ref().is_some_and(Stay::leads);
         let driven = if drives { std::slice::from_ref(self) } else { &[] };
-        let event = sleep_until(driven, fd, until, hold, take);
+        let event = sleep_until(driven, fd, patience, hold, take);
         drop(stay);
         if progress.calls_drive() {
             // Another sleeper may have counted on this thread to go on driving.
@@ -75,14 +85,14 @@ impl Device {
         mut take: impl FnMut() -> Option<T>,
     ) -> Option<T> {
         if let [only] = devices {
-            return only.wait_until(fd, until, hold, take);
+            return only.wait_until(fd, until.into(), hold, take);
         }
         if let Some(event) = take() {
             return Some(event);
         }
         let is_manual = |device: &&Self| device.engines.config().progress.calls_drive();
         let driven: Vec<Self> = devices.iter().filter(is_manual).cloned().collect();
-        let event = sleep_until(&driven, fd, until, hold, take);
+        let event = sleep_until(&driven, fd, until.into(), hold, take);
         driven.iter().for_each(|device| device.engines.kick());
         event
     }
@@ -92,7 +102,7 @@ impl Device {
 fn sleep_until<T, H>(
     devices: &[Device],
     fd: BorrowedFd<'_>,
-    until: Until<'_>,
+    Patience { spin, until }: Patience<'_>,
     hold: impl Fn() -> H,
     mut take: impl FnMut() -> Option<T>,
 ) -> Option<T> {
@@ -102,11 +112,20 @@ fn sleep_until<T, H>(
         Until::Interrupted(poll) => (None, poll),
     };
     let motors: Vec<&Motor> = devices.iter().flat_map(|device| device.engines.motors()).collect();
+    let mut spinning = (!spin.is_zero() && !motors.is_empty()).then(|| Deadline::after(spin));
     loop {
         let left = deadline.as_ref().map(Deadline::left);
-        // A descriptor that is ready already ends the sleep at once.
-        let outcome =
-            if left == Some(Duration::ZERO) { Ok(()) } else { sleep_by(poll, &motors, Some(fd), left) };
+        let outcome = if left == Some(Duration::ZERO) {
+            Ok(())
+        } else if spinning.is_some() {
+            std::thread::yield_now();
+            // A time that no clock will ever show does not pass.
+            spinning = spinning.filter(|end| end.as_ref().is_none_or(|end| !end.left().is_zero()));
+            Ok(())
+        } else {
+            // A descriptor that is ready already ends the sleep at once.
+            sleep_by(poll, &motors, Some(fd), left)
+        };
         let held = hold();
         for motor in &motors {
             motor.engine().move_on(motor.now());
@@ -129,6 +148,13 @@ impl Until<'_> {
     /// Until the event is there, or at most for `timeout` if there is one.
     pub fn timeout(timeout: Option<Duration>) -> Self {
         timeout.map_or(Self::Event, Self::Time)
+    }
+}
+
+impl<'a> From<Until<'a>> for Patience<'a> {
+    /// The thread sleeps at once.
+    fn from(until: Until<'a>) -> Self {
+        Self { spin: Duration::ZERO, until }
     }
 }
 
