@@ -239,7 +239,16 @@ impl<'a> Node<'a> {
         SendWr { data, signaled, ..SendWr::new(opcode) }
     }
 
+    /// Waits until the send queue has room for a batch.
+    fn make_room(&mut self) -> Outcome {
+        while self.under_way + self.work.batch > DEPTH as usize {
+            self.poll()?;
+        }
+        Ok(())
+    }
+
     fn post_signal(&mut self) -> Outcome {
+        self.make_room()?;
         self.under_way += self.work.batch;
         let wr = SendWr { data: Data::Inline(&SIGNAL), signaled: true, ..SendWr::new(SendOpcode::Send) };
         self.qp.post_send(&wr).map_err(Trouble::failed)
@@ -335,9 +344,7 @@ impl End for Node<'_> {
             return self.round_trips(true);
         }
         for first in (0..self.work.round).step_by(self.work.batch) {
-            while self.under_way + self.work.batch > DEPTH as usize {
-                self.poll()?;
-            }
+            self.make_room()?;
             self.post_messages(first)?;
             self.device.progress();
         }
