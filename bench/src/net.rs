@@ -7,7 +7,7 @@
 //!   work.rs      the messages of a round
 //!   verbs.rs     ours      exs.rs      ours, by sockets of EXS; threads.rs: what their threads use
 //!   kernel.rs   plain sockets      raw.rs, device.rs   smoltcp alone, with offloads
-//!   fabric.rs    libfabric's fi_pingpong
+//!   programs.rs  two processes of a program of others: fabric.rs libfabric's fi_pingpong, rsocket.rs rstream
 //!   way.rs       the programs that can work in each scene
 //! ```
 
@@ -17,7 +17,9 @@ mod fabric;
 mod kernel;
 pub(crate) mod namespace;
 mod place;
+mod programs;
 mod raw;
+mod rsocket;
 pub(crate) mod scene;
 mod threads;
 mod verbs;

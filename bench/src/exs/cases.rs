@@ -5,7 +5,7 @@ use crate::net::{Carries, Exs, Gauge, Op, Plan, Waiting, Way, Work};
 use crate::process::Outcome;
 
 /// All comparisons, in the order of the table.
-pub(super) static CASES: [Case; 13] = [
+pub(super) static CASES: [Case; 16] = [
     case("exs/message-1k", Quantity::Rate, &[at_least("message by Read", 1.5)], |_, effort| {
         let messages = messages(1024, effort);
         Ok(Sides { ours: Exs::start(messages), references: vec![Exs::start(by_read(messages))] })
@@ -25,8 +25,14 @@ pub(super) static CASES: [Case; 13] = [
     case("exs/stream-1m/one-receive", Quantity::Throughput, &[at_least(KERNEL, 0.6)], |_, effort| {
         beside_kernel(Plan { recvs: 1, ..stream(MIB, effort) })
     }),
+    case("exs/stream-1m/rsocket", Quantity::Throughput, &[at_least(RSOCKET, 1.3)], |_, effort| {
+        beside_rsocket(stream(MIB, effort))
+    }),
     case("exs/stream-64k", Quantity::Throughput, &[Reference::shown(KERNEL)], |_, effort| {
         beside_kernel(stream(1 << 16, effort))
+    }),
+    case("exs/stream-64k/rsocket", Quantity::Throughput, &[at_least(RSOCKET, 1.1)], |_, effort| {
+        beside_rsocket(stream(1 << 16, effort))
     }),
     case(
         "exs/ping-64",
@@ -37,6 +43,9 @@ pub(super) static CASES: [Case; 13] = [
             Ok(Sides { ours: Exs::start(plan), references: vec![verbs(plan, Op::Send)?, kernel(plan)?] })
         },
     ),
+    case("exs/ping-64/rsocket", Quantity::Micros, &[at_most(RSOCKET, 1.1)], |_, effort| {
+        beside_rsocket(Plan::new(Carries::Stream, Work::round_trips(64, effort)))
+    }),
     case(
         "exs/message-64",
         Quantity::Rate,
@@ -124,6 +133,10 @@ fn beside_kernel(plan: Plan) -> Outcome<Sides> {
     Ok(Sides { ours: Exs::start(plan), references: vec![kernel(plan)?] })
 }
 
+fn beside_rsocket(plan: Plan) -> Outcome<Sides> {
+    Ok(Sides { ours: Exs::start(plan), references: vec![Way::rsocket(plan.work)?] })
+}
+
 /// Returns what messages of this size cost the host by Read, and in other ways.
 fn host_cpu(size: usize, others: &[fn(Plan) -> Plan], effort: &Effort) -> Outcome<Sides> {
     let messages = counted(messages(size, effort));
@@ -153,6 +166,7 @@ const fn value_at_most(name: &'static str, bound: f64) -> Reference {
 }
 
 const KERNEL: &str = "kernel TCP, blocking";
+const RSOCKET: &str = "rsocket, blocking";
 const IMMEDIATE: &str = "message immediate";
 const STREAM: &str = "stream";
 const ONE: &str = "one receive at a time";

@@ -5,9 +5,10 @@ use core::net::Ipv4Addr;
 use weft_netif::Spec;
 
 use super::Outcome;
-use super::fabric::{Fabric, Provider};
+use super::fabric::{Provider, fabric};
 use super::kernel::{Kernel, Waiting};
 use super::raw::{self, Raw};
+use super::rsocket::rsocket;
 use super::scene::{Scene, TAP, TAP_KERNEL, VETH, VETH_KERNEL};
 use super::verbs::{Op, Site, Verbs};
 use super::work::Work;
@@ -67,7 +68,12 @@ impl Way {
 
     /// Returns libfabric between two processes of this host, for any path.
     pub(crate) fn fabric(provider: Provider, size: usize) -> Outcome<Box<dyn Side>> {
-        Ok(Box::new(Fabric::new(&Scene::loopback(), provider, size)?))
+        Ok(Box::new(fabric(provider, size)?))
+    }
+
+    /// Returns rsocket between two processes of this host, for any path.
+    pub(crate) fn rsocket(work: Work) -> Outcome<Box<dyn Side>> {
+        Ok(Box::new(rsocket(work.size, work.kind)?))
     }
 }
 
