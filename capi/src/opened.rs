@@ -3,9 +3,11 @@
 use core::fmt::Display;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rustix::io::Errno;
+use weft_exs::{Watcher, stat_section};
 use weft_netif::{Ground, Wire};
 use weft_rnic::{Config, Device, Progress};
 use weft_stat::{Server, device_sections, stat_folder_from_env};
@@ -32,11 +34,12 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// Opens the device that the environment describes. If that fails, writes the reason to standard error.
+    /// Opens the device that the environment describes. If that fails, writes the reason to standard error. `exs` will
+    /// have the context of Extended Sockets, if the program uses them.
     ///
     /// # Errors
     /// `EINVAL` for invalid settings; else the system's error, or `ENODEV`.
-    pub(crate) fn by_environment() -> Result<Self, Errno> {
+    pub(crate) fn by_environment(exs: &Arc<OnceLock<Watcher>>) -> Result<Self, Errno> {
         let settings = Settings::read(|name| std::env::var(name).ok()).map_err(|why| {
             complain(&why);
             Errno::INVAL
@@ -49,7 +52,7 @@ impl Opened {
         // Threads that start here inherit the signal mask of this thread.
         let blocked = Blocked::begin();
         let opened = open(&settings).map_err(cannot_open).and_then(|(device, limits)| {
-            let stat = serve(&device).map_err(|error| failed(&"WEFT_STAT", error))?;
+            let stat = serve(&device, exs).map_err(|error| failed(&"WEFT_STAT", error))?;
             Ok((device, limits, stat))
         });
         drop(blocked);
@@ -100,9 +103,12 @@ fn open(settings: &Settings) -> io::Result<(Device, Limits)> {
 ///
 /// # Errors
 /// Those of [`Server::start`].
-fn serve(device: &Device) -> io::Result<Option<Server>> {
-    let folder = stat_folder_from_env();
-    folder.map(|folder| Server::start(&folder, device_sections(&device.watcher()))).transpose()
+fn serve(device: &Device, exs: &Arc<OnceLock<Watcher>>) -> io::Result<Option<Server>> {
+    let Some(folder) = stat_folder_from_env() else { return Ok(None) };
+    let mut sections = device_sections(&device.watcher());
+    let exs = Arc::clone(exs);
+    sections.push(stat_section(move || exs.get().cloned()));
+    Server::start(&folder, sections).map(Some)
 }
 
 fn complain(why: &dyn Display) {

@@ -140,7 +140,7 @@ impl Process {
 
     fn opened(&self) -> Result<&Opened, Errno> {
         let opened = self.opened.get_or_init(|| {
-            let opened = Opened::by_environment()?;
+            let opened = Opened::by_environment(&self.exs.watcher)?;
             self.cm.add(&opened.device);
             self.cm.set_connect_repeats(CONNECT_REPEATS, CONNECT_PAUSE);
             Ok(opened)

@@ -9,6 +9,7 @@ use crate::failure::Failure;
 mod address;
 mod blast;
 mod cat;
+mod opened;
 
 /// Move octets by Extended Sockets (EXS): asynchronous sockets over RDMA, for messages and for streams.
 #[derive(Debug, Clone, Parser)]

@@ -42,15 +42,8 @@ fn show(args: &Args) -> Result<(), Failure> {
                 "nothing stands behind `sockets`: weft stat PID sockets is for one process",
             ));
         }
-        Some(Subject::Group) if !matches!(args.what, What::Counters | What::Group) => {
-            return Err(Failure::usage(
-                "nothing stands behind `group`: weft stat PID group is for one process",
-            ));
-        }
-        Some(Subject::Group) if args.watch.is_some() => {
-            return Err(Failure::usage("--watch needs a process: weft stat PID group --watch SECONDS"));
-        }
-        Some(Subject::Group) => return groups(args, &folder),
+        Some(Subject::Group) => return of_all(args, &folder, What::Group),
+        Some(Subject::Exs) => return of_all(args, &folder, What::Exs),
         Some(Subject::Sockets) => return sockets::show(args, &folder, None),
         Some(Subject::Process(target)) if args.what == What::Sockets => {
             return sockets::show(args, &folder, Some(target.pid));
@@ -74,20 +67,28 @@ fn show(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// Prints the sessions of all replicas in the folder.
-fn groups(args: &Args, folder: &Path) -> Result<(), Failure> {
-    let answers = ask::with(folder, What::Group.request(false))?;
+/// Prints what all processes in the folder tell that have something of a kind.
+fn of_all(args: &Args, folder: &Path, what: What) -> Result<(), Failure> {
+    let name = what.request(false);
+    if args.what != What::Counters && args.what != what {
+        return Err(Failure::usage(format!(
+            "nothing stands behind `{name}`: weft stat PID {name} is for one process"
+        )));
+    }
+    if args.watch.is_some() {
+        return Err(Failure::usage(format!("--watch needs a process: weft stat PID {name} --watch SECONDS")));
+    }
+    let answers = ask::with(folder, name)?;
     if answers.is_empty() && !args.json {
+        let who = if what == What::Exs { "process with Extended Sockets" } else { "replica of a group" };
         let folder = folder.display();
-        writeln!(std::io::stdout(), "no replica of a group answers in {folder}")?;
+        writeln!(std::io::stdout(), "no {who} answers in {folder}")?;
     }
     for answer in answers {
-        if args.json {
-            writeln!(std::io::stdout(), "{answer}")?;
-        } else {
+        if !args.json {
             writeln!(std::io::stdout(), "process {}", answer["pid"])?;
-            table::objects(&answer, What::Group, false)?;
         }
+        print(&Args { what, ..args.clone() }, &answer)?;
     }
     Ok(())
 }

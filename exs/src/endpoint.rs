@@ -80,6 +80,11 @@ impl Endpoint {
         outcome
     }
 
+    /// Asks the link for something that changes nothing.
+    pub(crate) fn ask<R>(&self, question: impl FnOnce(&Link) -> R) -> R {
+        question(&self.link.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Makes the events of what has ended, without the lock of the link. Another thread that does so makes all of them.
     fn tell(&self) {
         let mut told = self.told();

@@ -17,6 +17,7 @@
 //! memory     registered memory that operations share, and the octets of an operation
 //! in_place   octets of a message where they came
 //! raw        memory of the caller's
+//! stat       what `weft stat` shows of a context
 //! byte_stream  a stream as runtimes have them
 //! window     the peer's way to the octets of an operation
 //! options, kind, ready, waiting, error, errno
@@ -72,6 +73,7 @@ mod raw;
 mod ready;
 mod service;
 mod socket;
+mod stat;
 mod timers;
 mod waiting;
 mod window;
@@ -90,5 +92,6 @@ pub use options::{Options, Plain};
 pub use queue::{Place, Queue};
 pub use ready::Ready;
 pub use socket::Socket;
+pub use stat::{Watcher, stat_section};
 pub use waiting::Waiting;
 pub use weft_exs_core::{ByWay, Fault, Mode, Outcome, RejectCode, Stats};

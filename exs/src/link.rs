@@ -25,6 +25,7 @@ mod plain;
 mod rdma;
 mod requests;
 
+pub(crate) use asking::Status;
 use calls::Calls;
 pub(crate) use calls::{Direction, Ended};
 use plain::Plain;

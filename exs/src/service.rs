@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use weft_exs_core::Stats;
 use weft_rnic::{
     CompChannel, CqId, Device, EventChannel, EventQueue, News, Patience, StreamingConnection, Until,
 };
@@ -16,6 +17,7 @@ use crate::agenda::Agenda;
 use crate::alarm::Alarm;
 use crate::endpoint::{Endpoint, Wanted};
 use crate::error::Error;
+use crate::link::{Link, Status};
 use crate::listening::Listening;
 use crate::memory::Domain;
 use crate::objects::Objects;
@@ -61,6 +63,8 @@ struct Table {
     asking: HashMap<u64, Asking>,
     listeners: HashMap<u64, Arc<Listening>>,
     announced: HashMap<CqId, u64>,
+    /// What sockets have counted that are gone.
+    gone: Stats,
 }
 
 /// A connection that this side opens.
@@ -112,6 +116,15 @@ impl Service {
     /// Returns how many sockets there are.
     pub(crate) fn sockets(&self) -> usize {
         self.table().sockets.len()
+    }
+
+    /// Returns what `weft stat` shows of each socket, by their numbers, and what those that are gone have counted.
+    pub(crate) fn statuses(&self) -> (Vec<(u64, Status)>, Stats) {
+        let table = self.table();
+        let (mut sockets, gone): (Vec<_>, _) = (table.sockets.values().map(Arc::clone).collect(), table.gone);
+        drop(table);
+        sockets.sort_unstable_by_key(|socket| socket.id);
+        (sockets.iter().map(|socket| (socket.id, socket.ask(Link::status))).collect(), gone)
     }
 
     /// Blocks until `take` returns something, at most so long. `take` is called again when its waker is woken.
@@ -214,8 +227,13 @@ impl Service {
 
     /// Forgets a socket for which nothing is left to be done.
     fn forget(&self, id: u64) {
+        // A link's lock is never taken inside of the table's.
+        let counted = self.socket(id).map(|socket| socket.ask(Link::stats));
         let mut table = self.table();
         let socket = table.sockets.remove(&id);
+        if let (Some(_), Some(counted)) = (&socket, counted) {
+            table.gone += counted;
+        }
         table.announced.retain(|_, other| *other != id);
         drop(table);
         // Its queue pair goes without the lock.

@@ -243,7 +243,7 @@ const CRATES: [(&str, &[&str]); 21] = [
     ("group", &["netif", "rnic"]),
     ("group/kv", &["group"]),
     ("exs/core", &["ddp"]),
-    ("exs", &["netif", "rnic", "exs-core"]),
+    ("exs", &["netif", "rnic", "exs-core", "stat"]),
     ("capi/group", &["netif", "rnic", "group"]),
     ("bench", &["mpa", "netif", "verbs", "rnic", "sockets", "group", "group-kv", "exs"]),
 ];

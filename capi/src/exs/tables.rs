@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use rustix::io::Errno;
-use weft_exs::{Buf, Context, Error, InPlace, Op};
+use weft_exs::{Buf, Context, Error, InPlace, Op, Watcher};
 use weft_rnic::{Clock, Device};
 
 use super::memory::Memory;
@@ -23,6 +23,8 @@ use crate::raw::Blocked;
 #[derive(Debug, Default)]
 pub(crate) struct Tables {
     context: OnceLock<Result<Context, Errno>>,
+    /// Of the context, for `weft stat`.
+    pub(crate) watcher: Arc<OnceLock<Watcher>>,
     last: AtomicI32,
     queues: Handles<i32, Queue>,
     memories: Handles<i32, Memory>,
@@ -44,7 +46,10 @@ impl Tables {
         let context = self.context.get_or_init(|| {
             // The thread that starts inherits the signal mask of this one.
             let _blocked = Blocked::begin();
-            Context::on(device).map_err(|error| error.errno())
+            let context = Context::on(device).map_err(|error| error.errno())?;
+            // It is set once, as this is.
+            let _is_first = self.watcher.set(context.watcher());
+            Ok(context)
         });
         context.as_ref().map_err(|&errno| errno)
     }

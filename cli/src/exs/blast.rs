@@ -4,8 +4,6 @@ use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::{Child, Command, Stdio};
 
-use weft_exs::Context;
-
 mod args;
 mod carried;
 mod client;
@@ -20,6 +18,7 @@ mod time;
 
 pub(super) use args::Args;
 
+use super::opened::Opened;
 use crate::failure::Failure;
 use time::PATIENCE;
 
@@ -44,18 +43,14 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         });
     }
     match (args.server, args.client) {
-        (Some(own), _) => server::serve(&open(args)?, own, args.json),
+        (Some(own), _) => server::serve(&Opened::new(&args.ground, PATIENCE)?.context, own, args.json),
         (None, Some(peer)) => measure(args, peer),
         (None, None) => Ok(()),
     }
 }
 
 fn measure(args: &Args, peer: SocketAddr) -> Result<(), Failure> {
-    client::measure(args, &open(args)?, peer)
-}
-
-fn open(args: &Args) -> Result<Context, Failure> {
-    Context::on(&args.ground.open(PATIENCE)?).map_err(Failure::work)
+    client::measure(args, &Opened::new(&args.ground, PATIENCE)?.context, peer)
 }
 
 /// Starts the end that receives, as another process. Returns its address.

@@ -9,6 +9,7 @@ use clap::Parser;
 use weft_exs::{Buf, Context, Error, Mode, Op, Options, Outcome, Socket, Stream};
 
 use super::address::address;
+use super::opened::Opened;
 use crate::failure::Failure;
 use crate::ground::GroundArgs;
 use crate::usage::number;
@@ -42,15 +43,14 @@ type Transfer = Op<(Result<Outcome, Error>, Buf)>;
 /// Copies in both directions until both have ended.
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let timeout = Duration::from_secs(args.timeout.into());
-    let device = args.ground.open(timeout)?;
-    let context = Context::on(&device).map_err(Failure::work)?;
-    let socket = if args.listen { accept(args, &context)? } else { connect(args, &context, timeout)? };
+    let Opened { context, .. } = &Opened::new(&args.ground, timeout)?;
+    let socket = if args.listen { accept(args, context)? } else { connect(args, context, timeout)? };
     // A read of standard input may wait for a person. If the peer is lost, nobody waits for that.
     let sender = {
         let (context, socket) = (context.clone(), socket.clone());
         std::thread::spawn(move || send(&context, &socket))
     };
-    receive(&context, &socket)?;
+    receive(context, &socket)?;
     match sender.join() {
         Ok(sent) => sent?,
         Err(panic) => std::panic::resume_unwind(panic),

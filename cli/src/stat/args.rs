@@ -20,6 +20,7 @@ use clap::{Parser, ValueEnum};
   weft stat sockets             the connections of programs under `weft sockets`, and why others stay on TCP
   weft stat 4711 sockets        those of process 4711, or all if it is a daemon
   weft stat group               the sessions at replicas of groups, and how many operations they had
+  weft stat exs                 Extended Sockets: octets by their ways, and what sends waited for
 
 Columns of `weft stat sockets`, connections that are open and have left TCP:
   LOCAL, PEER             the addresses of both ends
@@ -34,7 +35,7 @@ connections stayed there for which reason. Columns of its table of hosts: LANE i
 why there is none: no-daemon, no-route, no-answer, key, version, addresses, refused, rule, silent or lost.
 docs/sockets.md explains all reasons.")]
 pub struct Args {
-    /// The process, or one device of it as PID-N; without it all are listed. Or the word sockets or group
+    /// The process, or one device of it as PID-N; without it all are listed. Or the word sockets, group or exs
     #[arg(value_name = "PID", value_parser = subject)]
     pub subject: Option<Subject>,
     /// What to show
@@ -66,6 +67,8 @@ pub enum Subject {
     Sockets,
     /// All replicas of groups, for their sessions.
     Group,
+    /// All processes with Extended Sockets.
+    Exs,
 }
 
 /// A process, and perhaps one device of it.
@@ -98,6 +101,8 @@ pub enum What {
     Sockets,
     /// Sessions at a replica of a group
     Group,
+    /// Extended Sockets
+    Exs,
 }
 
 impl What {
@@ -115,6 +120,7 @@ impl What {
             Self::Listener => "listener",
             Self::Sockets => "sockets",
             Self::Group => "group",
+            Self::Exs => "exs",
         }
     }
 }
@@ -123,6 +129,7 @@ fn subject(text: &str) -> Result<Subject, String> {
     match text {
         "sockets" => Ok(Subject::Sockets),
         "group" => Ok(Subject::Group),
+        "exs" => Ok(Subject::Exs),
         _ => target(text).map(Subject::Process),
     }
 }

@@ -111,6 +111,12 @@ pub(super) fn objects(answer: &Value, what: What, with_stags: bool) -> Result<()
     for object in objects {
         table.push(columns.iter().map(|(_, key)| fill(object, key)).collect());
     }
+    // The last line stands for all objects since the start.
+    let sums = &answer["sums"];
+    if sums.is_object() {
+        let cells = columns.iter().skip(1).map(|(_, key)| fill(sums, key));
+        table.push(core::iter::once("all".to_owned()).chain(cells).collect());
+    }
     table.print()
 }
 
@@ -119,6 +125,7 @@ const fn counters(what: What) -> &'static [&'static str] {
     match what {
         What::Qp => QpCounters::NAMES,
         What::Cq => CqCounters::NAMES,
+        What::Exs => &["stale_adverts", "holds", "window_stalls", "ring_stalls", "advert_stalls"],
         What::Mr
         | What::Srq
         | What::Pd
@@ -190,12 +197,39 @@ const fn columns(what: What) -> &'static [(&'static str, &'static str)] {
             ("QP", "qp_num"),
             ("THREADS", "threads"),
         ],
+        What::Exs => &[
+            ("SOCKET", "socket"),
+            ("TYPE", "type"),
+            ("STATE", "state"),
+            ("LOCAL", "local"),
+            ("PEER", "peer"),
+            ("QP", "qp_num"),
+            ("SENDS", "sends"),
+            ("RECEIVES", "receives"),
+            ("WINDOW", "window_used/window"),
+            ("CREDITS", "credits_used/credits"),
+            ("ADVERTS", "adverts_unused/adverts"),
+            ("RING", "ring_used/ring"),
+            ("SENT", "sent"),
+            ("DIRECT", "sent_direct"),
+            ("BY-RING", "sent_ring"),
+            ("INLINE", "sent_inline"),
+            ("PLAIN", "sent_plain"),
+            ("%DIRECT", "sent_direct_percent"),
+            ("RECEIVED", "received"),
+            ("DIRECT", "received_direct"),
+            ("BY-RING", "received_ring"),
+            ("INLINE", "received_inline"),
+            ("PLAIN", "received_plain"),
+            ("%DIRECT", "received_direct_percent"),
+        ],
         What::Sockets | What::Counters => &[],
     }
 }
 
 fn fill(object: &Value, key: &str) -> String {
     match key.split_once('/') {
+        Some((used, all)) if object[used].is_null() && object[all].is_null() => NONE.to_owned(),
         Some((used, all)) => format!("{}/{}", cell(&object[used]), cell(&object[all])),
         // As `weft group status` shows it.
         None if key == "session" => format!("{:016x}", object[key].as_u64().unwrap_or_default()),

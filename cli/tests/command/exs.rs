@@ -1,12 +1,12 @@
 //! `weft exs`: two processes copy files, and measure.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::process::{Finished, Process, run, weft};
+use crate::process::{Finished, Process, path_in, run, weft};
 use crate::support::Folder;
 
 /// Octets of which no two parts are alike.
@@ -134,4 +134,46 @@ fn a_stream_that_meets_a_blast_is_refused_and_the_server_goes_on() {
     assert_eq!((refused.status, refused.stderr.len()), (1, 1), "{refused:?}");
     assert!(refused.stderr[0].contains("one side has a stream, the other one messages"), "{refused:?}");
     check(&run(&format!("exs blast -c {address} --sizes 100,2000 --time 5 --json")), 4);
+}
+
+/// Two processes that hold a connection open tell of it.
+#[test]
+fn stat_shows_sockets_of_processes() {
+    let folder = Folder::new();
+    let sockets = path_in(&folder, "stat");
+    let stat =
+        |words: &[&str]| Process::start(weft().arg("stat").args(words).args(["--dir", &sockets])).finish();
+    let empty = stat(&["exs"]);
+    let expected = format!("no process with Extended Sockets answers in {sockets}");
+    assert_eq!((empty.status, empty.stdout), (0, vec![expected]));
+    let cat = |words: &[&str]| {
+        let mut command = weft();
+        command.args(["exs", "cat"]).args(words).env("WEFT_STAT", &sockets);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let mut server = cat(&["-l", "127.0.0.1:0"]);
+    let mut line = String::new();
+    BufReader::new(server.stderr.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let mut client = cat(&[line.trim_end().strip_prefix("listening at ").unwrap()]);
+    client.stdin.as_mut().unwrap().write_all(&octets(100_000, 5)).unwrap();
+    server.stdout.as_mut().unwrap().read_exact(&mut vec![0; 100_000]).unwrap();
+    let told = [&client, &server].map(|process| {
+        let done = stat(&[&process.id().to_string(), "exs", "--json"]);
+        assert_eq!((done.status, done.stdout.len(), done.stderr.len()), (0, 1, 0), "{done:?}");
+        serde_json::from_str::<Value>(&done.stdout[0]).unwrap()["exs"][0].clone()
+    });
+    let [ours, theirs] = &told;
+    assert_eq!((&ours["sent"], &theirs["received"]), (&100_000.into(), &100_000.into()));
+    assert_eq!((&ours["local"], &ours["type"]), (&theirs["peer"], &"stream".into()));
+    let of_all = stat(&["exs"]);
+    assert_eq!((of_all.status, of_all.stdout.len(), of_all.stderr.len()), (0, 8, 0), "{of_all:?}");
+    let words = |line: usize| of_all.stdout[line].split_whitespace().collect::<Vec<_>>();
+    assert_eq!(words(1)[..5], ["SOCKET", "TYPE", "STATE", "LOCAL", "PEER"]);
+    let pid = [&client, &server].map(|process| format!("process {}", process.id()));
+    assert!(pid.iter().all(|line| of_all.stdout.contains(line)), "{of_all:?}");
+    assert_eq!((words(2)[1..3].join(" "), words(3)[0]), ("stream open".to_owned(), "all"));
+    let done = run("stat exs qp");
+    assert_eq!((done.status, done.stderr.len()), (2, 1), "{done:?}");
+    drop((client.stdin.take(), server.stdin.take()));
+    assert!(client.wait().unwrap().success() && server.wait().unwrap().success());
 }

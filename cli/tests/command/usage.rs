@@ -150,7 +150,7 @@ const TABLE: [(&str, &str); 104] = [
     ),
     (
         "stat 1 everything",
-        "weft stat: WHAT: there is no `everything` (there are counters, qp, mr, cq, srq, pd, cm, listener, sockets, group)",
+        "weft stat: WHAT: there is no `everything` (there are counters, qp, mr, cq, srq, pd, cm, listener, sockets, group, exs)",
     ),
     ("stat 1 qp --stags", "weft stat: --stags is for mr"),
     ("stat --watch 1", "weft stat: --watch needs a process"),

@@ -57,5 +57,5 @@ pub use message::{Ack, Advert, Body, Data, Extent, HEADER_LEN, Message, Msg, Sou
 pub use op::{Mode, Op, OpError, Outcome, RecvRequest, SendRequest};
 pub use plain::{Plain, PlainAction};
 pub use session::{Loss, Role, Session};
-pub use stats::{ByWay, Stats};
+pub use stats::{ByWay, Credits, Stats};
 pub use terms::{Terms, Wishes};

@@ -27,7 +27,7 @@ use crate::action::{Action, Cause};
 use crate::fault::Fault;
 use crate::message::{Body, Message};
 use crate::op::{Op, OpError, RecvRequest, SendRequest};
-use crate::stats::Stall;
+use crate::stats::{Credits, Stall};
 use crate::terms::Terms;
 use receiver::Receiver;
 use sender::Sender;
@@ -166,6 +166,10 @@ impl Pull {
     /// Returns whether there are octets that the user has not read, or not given back.
     pub(crate) fn has_unread(&self) -> bool {
         self.receiver.has_unread()
+    }
+
+    pub(crate) fn credits(&self) -> Credits {
+        Credits { messages: self.sender.credits(), ..Credits::default() }
     }
 
     /// Returns what messages wait for, if the peer takes Sends.

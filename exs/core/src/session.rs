@@ -20,6 +20,8 @@ use crate::stats::{Counted, Stall, Stats};
 use crate::terms::Terms;
 use crate::window::Window;
 
+mod told;
+
 /// A connected socket.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Session {
@@ -256,16 +258,6 @@ impl Session {
     #[must_use]
     pub const fn ended(&self) -> Option<Cause> {
         self.ended
-    }
-
-    /// Returns what the session has counted.
-    #[must_use]
-    pub const fn stats(&self) -> Stats {
-        let stale_adverts = match &self.flow {
-            Flow::Messages(_) => 0,
-            Flow::Stream(stream) => stream.stale_adverts.0,
-        };
-        Stats { stale_adverts, ..self.stats.0 }
     }
 
     /// Returns whether no operation is left.

@@ -23,6 +23,19 @@ pub struct Stats {
     pub advert_stalls: u64,
 }
 
+/// What a side uses at a moment of what the peer has granted, and all that was granted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Credits {
+    /// Sends of any kind of which the peer has not told that it has taken them, of the peer's WINDOW.
+    pub window: [u32; 2],
+    /// Messages without an acknowledgement. Of a stream there are none.
+    pub messages: [u32; 2],
+    /// Adverts of the peer that are not used up, of those that this side stores. Of messages there are none.
+    pub adverts: [u32; 2],
+    /// Octets in the peer's ring of which the peer has not told that they were read. Of messages there are none.
+    pub ring: [u32; 2],
+}
+
 /// Octets by the way that they took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ByWay {
@@ -76,6 +89,28 @@ impl ByWay {
             },
             _ => {}
         }
+    }
+}
+
+impl core::ops::AddAssign for ByWay {
+    fn add_assign(&mut self, Self { direct, ring, inline, plain }: Self) {
+        self.direct += direct;
+        self.ring += ring;
+        self.inline += inline;
+        self.plain += plain;
+    }
+}
+
+impl core::ops::AddAssign for Stats {
+    fn add_assign(&mut self, other: Self) {
+        let Self { sent, received, stale_adverts, holds, window_stalls, ring_stalls, advert_stalls } = other;
+        self.sent += sent;
+        self.received += received;
+        self.stale_adverts += stale_adverts;
+        self.holds += holds;
+        self.window_stalls += window_stalls;
+        self.ring_stalls += ring_stalls;
+        self.advert_stalls += advert_stalls;
     }
 }
 

@@ -20,7 +20,7 @@ use crate::push::{
     Control, Local, Part, Place as End, Received, Receiver, ReceiverTerms, Sender, SenderTerms, Wait, Way,
     Window, Write,
 };
-use crate::stats::{Counted, Stall};
+use crate::stats::{Counted, Credits, Stall};
 use crate::terms::Terms;
 
 /// Both directions of a socket for a stream.
@@ -205,6 +205,10 @@ impl Stream {
     /// Returns whether there are octets that the user has not read.
     pub(crate) const fn has_unread(&self) -> bool {
         self.receiver.unread() > 0
+    }
+
+    pub(crate) fn credits(&self) -> Credits {
+        Credits { adverts: self.sender.adverts(), ring: self.sender.ring(), ..Credits::default() }
     }
 
     /// Returns what sends wait for, if the peer takes Sends.

@@ -77,6 +77,11 @@ impl Window {
         self.taken.wrapping_add(self.size).wrapping_sub(self.told) >= self.size.div_ceil(2)
     }
 
+    /// Returns how many places are used, and how many there are.
+    pub(crate) fn used(&self) -> [u32; 2] {
+        [self.peer.saturating_sub(self.places()), self.peer].map(u32::from)
+    }
+
     /// Returns how many Sends the peer takes before it tells another limit. At most its WINDOW.
     const fn places(&self) -> u16 {
         self.limit.wrapping_sub(self.sent)

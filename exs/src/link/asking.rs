@@ -3,12 +3,29 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use weft_exs_core::{Kind, Op, Stats, Terms};
+use weft_exs_core::{Credits, Kind, Op, Stats, Terms};
 
 use super::{Carrier, Link, each};
 use crate::options::Options;
 use crate::pending::Pending;
 use crate::ready::Ready;
+
+/// What `weft stat` shows of a socket.
+#[derive(Debug)]
+pub(crate) struct Status {
+    pub(crate) kind: Kind,
+    /// Not over plain TCP.
+    pub(crate) qp_num: Option<u32>,
+    /// The own end and the peer's.
+    pub(crate) addresses: Option<[SocketAddr; 2]>,
+    pub(crate) ready: Ready,
+    /// Operations under way.
+    pub(crate) sends: usize,
+    pub(crate) receives: usize,
+    /// Not over plain TCP.
+    pub(crate) credits: Option<Credits>,
+    pub(crate) stats: Stats,
+}
 
 impl Link {
     /// Has a wait end when the connection is ready for something of what is wanted. Returns its name.
@@ -34,6 +51,19 @@ impl Link {
 
     pub(crate) const fn stats(&self) -> Stats {
         each!(&self.carrier, carrier => carrier.session.stats())
+    }
+
+    /// Returns what `weft stat` shows of the socket.
+    pub(crate) fn status(&self) -> Status {
+        let (kind, qp_num, credits) = match &self.carrier {
+            Carrier::Rdma(rdma) => {
+                (rdma.terms.kind, Some(rdma.objects.qp.number()), Some(rdma.session.credits()))
+            }
+            Carrier::Plain(_) => (Kind::Stream, None, None),
+        };
+        let [sends, receives] = self.calls.under_way();
+        let (addresses, ready) = (self.calls.addresses, self.ready());
+        Status { kind, qp_num, addresses, ready, sends, receives, credits, stats: self.stats() }
     }
 
     pub(crate) const fn addresses(&self) -> Option<[SocketAddr; 2]> {

@@ -118,6 +118,11 @@ impl Calls {
         window
     }
 
+    /// Returns how many sends and receives are under way.
+    pub(super) const fn under_way(&self) -> [usize; 2] {
+        self.under_way
+    }
+
     /// Notes that octets of an operation could not be copied.
     pub(super) fn fault(&mut self, op: Op) {
         if let Some(transfer) = self.transfers.get_mut(&op) {

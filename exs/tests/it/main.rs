@@ -13,6 +13,7 @@ mod messages;
 mod plain;
 mod responder;
 mod script;
+mod stat;
 mod stats;
 mod stepped;
 mod streams;

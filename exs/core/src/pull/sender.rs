@@ -175,6 +175,12 @@ impl Sender {
         self.is_drained() && !self.has_no_credit()
     }
 
+    /// Returns how many messages are not acknowledged, and how many may be.
+    pub(super) fn credits(&self) -> [u32; 2] {
+        [self.out.saturating_sub(self.acknowledged), self.credits]
+            .map(|all| u32::try_from(all).unwrap_or(u32::MAX))
+    }
+
     /// Returns whether as many messages are out as may be.
     pub(super) const fn has_no_credit(&self) -> bool {
         self.out - self.acknowledged >= self.credits

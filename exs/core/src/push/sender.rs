@@ -235,6 +235,18 @@ impl Sender {
         self.sends.are_taken() && (!self.adverts.is_empty() || !self.holds && self.ring.free() > 0)
     }
 
+    /// Returns how many adverts are not used up, and how many may be stored.
+    #[must_use]
+    pub fn adverts(&self) -> [u32; 2] {
+        [self.adverts.len(), self.terms.adverts].map(|all| u32::try_from(all).unwrap_or(u32::MAX))
+    }
+
+    /// Returns how many octets of the peer's ring are in use, as far as it has told, and how many there are.
+    #[must_use]
+    pub const fn ring(&self) -> [u32; 2] {
+        [self.ring.unread(), self.ring.len()]
+    }
+
     /// Returns the position behind all sends, if all are on the wire. SHUTDOWN says it.
     #[must_use]
     pub fn end(&self) -> Option<u64> {
