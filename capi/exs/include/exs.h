@@ -289,6 +289,10 @@ int exs_cancel(int fd, exs_ahandle_t a, int flags);
 #define EXS_ADVERTS 5          /* receives of a stream that are advertised at a time: 1 to 256, 16 */
 #define EXS_RING 6             /* intermediate buffer of a stream: 0, or 4 KiB to 64 MiB, 256 KiB */
 #define EXS_DIRECT_MIN 7       /* shortest rest of a send for which a stream waits to reach the peer's memory, 65536 */
+#define EXS_PLAIN 8            /* peers of a stream over plain TCP, without EXS: one of the following */
+#define EXS_PLAIN_OFF 0        /* none: the default */
+#define EXS_PLAIN_ACCEPT 1     /* a listener takes both kinds of peers; a socket that connects speaks EXS */
+#define EXS_PLAIN_ALWAYS 2     /* all are. After connecting the answer is this one or EXS_PLAIN_OFF */
 #define EXS_F_GET(option) (0x4500 | (option))
 #define EXS_F_SET(option) (0x4600 | (option))
 

@@ -1,7 +1,7 @@
 //! The options of a socket by their numbers.
 
 use rustix::io::Errno;
-use weft_exs::Options;
+use weft_exs::{Options, Plain};
 
 /// An option of `exs_fcntl`: `EXS_SMALL_PACKET_MAX` and those behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +13,7 @@ pub(crate) enum Setting {
     Adverts,
     Ring,
     DirectMin,
+    Plain,
 }
 
 impl Setting {
@@ -29,6 +30,7 @@ impl Setting {
             5 => Self::Adverts,
             6 => Self::Ring,
             7 => Self::DirectMin,
+            8 => Self::Plain,
             _ => return Err(Errno::INVAL),
         })
     }
@@ -42,6 +44,11 @@ impl Setting {
             Self::Adverts => options.adverts.into(),
             Self::Ring => options.ring,
             Self::DirectMin => options.direct_min,
+            Self::Plain => match options.plain {
+                Plain::Off => 0,
+                Plain::Accept => 1,
+                Plain::Always => 2,
+            },
         };
         i32::try_from(value).unwrap_or(i32::MAX)
     }
@@ -61,6 +68,14 @@ impl Setting {
             Self::Adverts => options.adverts = short?,
             Self::Ring => options.ring = long,
             Self::DirectMin => options.direct_min = long,
+            Self::Plain => {
+                options.plain = match long {
+                    0 => Plain::Off,
+                    1 => Plain::Accept,
+                    2 => Plain::Always,
+                    _ => return Err(Errno::INVAL),
+                }
+            }
         }
         Ok(())
     }
@@ -84,6 +99,12 @@ mod tests {
             (101, 102, 103, 104)
         );
         assert_eq!((options.adverts, options.ring, options.direct_min), (105, 106, 107));
-        assert_eq!(Setting::of(0).and(Setting::of(8)), Err(Errno::INVAL));
+        let plain = Setting::of(8).unwrap();
+        for (number, value) in [(1, Plain::Accept), (2, Plain::Always), (0, Plain::Off)] {
+            plain.set(&mut options, number).unwrap();
+            assert_eq!((options.plain, plain.value(&options)), (value, number));
+        }
+        assert_eq!(plain.set(&mut options, 3).and(plain.set(&mut options, -1)), Err(Errno::INVAL));
+        assert_eq!(Setting::of(0).and(Setting::of(9)), Err(Errno::INVAL));
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weft_exs_core::{Credits, Kind, Op, Stats, Terms};
 
 use super::{Carrier, Link, each};
-use crate::options::Options;
+use crate::options::{Options, Plain};
 use crate::pending::Pending;
 use crate::ready::Ready;
 
@@ -72,9 +72,11 @@ impl Link {
 
     /// Returns the options as they hold with the peer.
     pub(crate) const fn options(&self) -> Options {
-        let Carrier::Rdma(rdma) = &self.carrier else { return self.calls.options };
+        let Carrier::Rdma(rdma) = &self.carrier else {
+            return Options { plain: Plain::Always, ..self.calls.options };
+        };
         let Terms { kind, immediate: small_packet_max, send_credits: granted, .. } = rdma.terms;
-        let options = Options { small_packet_max, ..self.calls.options };
+        let options = Options { small_packet_max, plain: Plain::Off, ..self.calls.options };
         match kind {
             Kind::Message => Options { send_credits: granted, ..options },
             Kind::Stream => Options { adverts: granted, ..options },

@@ -202,6 +202,14 @@ fn the_functions_of_posix_do_what_posix_says() {
     }
 }
 
+/// Octets go both ways to peers that have no EXS, whoever connects.
+#[test]
+fn streams_have_peers_over_plain_tcp() {
+    if let Some(installed) = Installed::new() {
+        installed.run_ok("plain");
+    }
+}
+
 /// A handle is looked up, never followed. Each fault has its number, and none crashes.
 #[test]
 fn bad_input_is_refused_by_number() {
