@@ -18,7 +18,8 @@ pub struct Config {
     /// How long the application may take to answer a connect request or to take a connection in streaming mode, in the
     /// engine's time.
     pub answer_timeout: Duration,
-    /// How long a closing connection waits for the peer's FIN, in the engine's time.
+    /// How long a closing connection waits for the peer's FIN, in the engine's time. It waits as long again whenever the
+    /// peer has acknowledged octets meanwhile, and not all.
     pub close_timeout: Duration,
     /// How long an initiator waits for the first FPDU of its peer before it sends an empty RDMA Write, in the
     /// engine's time. It does so five times in all, each time after twice as long. None is the default: only posted

@@ -41,6 +41,9 @@ impl Connection {
         if matches!(self.phase, Phase::Full(Stage::Operating(_))) {
             return self.nudge(turn);
         }
+        if matches!(self.phase, Phase::Full(_)) && self.goes_on(turn) {
+            return self.turn(turn);
+        }
         turn.llp.abort();
         match &self.phase {
             Phase::Rejecting | Phase::Full(_) => self.finish(turn),

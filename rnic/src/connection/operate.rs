@@ -101,8 +101,21 @@ impl Connection {
     pub(crate) fn shut(&mut self, turn: &mut Turn<'_>) -> Verdict {
         turn.llp.shutdown();
         self.phase = Phase::Full(Stage::Draining);
+        self.undelivered = turn.llp.unsent();
         self.deadline = Some(turn.now + turn.close_timeout);
         self.end(turn)
+    }
+
+    /// Returns whether a connection whose time to close is over has as much time again: the peer has acknowledged
+    /// octets meanwhile, but not all. So a slow line gets all that was sent, and a peer that is silent does not keep
+    /// the connection.
+    pub(crate) fn goes_on(&mut self, turn: &mut Turn<'_>) -> bool {
+        let before = core::mem::replace(&mut self.undelivered, turn.llp.unsent());
+        let goes_on = (1..before).contains(&self.undelivered);
+        if goes_on {
+            self.deadline = Some(turn.now + turn.close_timeout);
+        }
+        goes_on
     }
 
     /// The connection is over: the queue pair ends in Error, and the application hears it if it has not yet.

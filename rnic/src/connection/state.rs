@@ -36,6 +36,8 @@ pub(crate) struct Connection {
     pub(crate) listener: Option<SocketAddr>,
     /// When the present phase has taken too long.
     pub(crate) deadline: Option<Instant>,
+    /// Octets that TCP had not delivered when the deadline of a close was set.
+    pub(crate) undelivered: usize,
     /// How often the peer has been nudged.
     pub(crate) nudges: u32,
     /// A queue pair that the application has destroyed while its stream still owed something.
@@ -152,6 +154,7 @@ impl Connection {
             local: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
             listener: None,
             deadline: None,
+            undelivered: 0,
             nudges: 0,
             orphan: None,
             frame: Vec::new(),

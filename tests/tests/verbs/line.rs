@@ -73,3 +73,46 @@ fn a_stream_survives_a_full_queue() {
     let retransmitted = pair.a.device.counters().tcp.segments_retransmitted;
     assert!(retransmitted > 0, "no frame was lost");
 }
+
+/// Closes a connection whose TCP has a Write that the line takes longer for than a close waits. `down` is when the line is
+/// cut, if it is. Returns the octets that came, and the seconds from the close to its end.
+fn close_behind_a_write(down: Option<Duration>) -> (usize, u64) {
+    const LEN: usize = 200_000;
+    let mut faults = ImpairmentConfig {
+        // 7,500 octets in a second.
+        rate: NonZeroU64::new(60_000),
+        queue: Some(20_000),
+        ..ImpairmentConfig::default()
+    };
+    faults.down = down.map(|after| {
+        let cut = weft_netif::Instant::ZERO + after;
+        cut..cut + Duration::from_secs(3600)
+    });
+    let config = PairConfig { faults, capacity: CAPACITY, peer_to_peer: true, ..PairConfig::default() };
+    let mut pair = Pair::connected(&config);
+    let octets = pattern(LEN, 1);
+    let (source, sink) = (memory_of(&pair.a, &octets), guarded(&pair.b, LEN));
+    let sges = [source.sge(0, len32(LEN))];
+    let write = SendWr { opcode: write_to(&sink, 0), data: Data::Sges(&sges), ..WR };
+    pair.a.qp.post_send(&write).unwrap();
+    // TCP has all of it.
+    assert_eq!(pair.completion_of_a().status, Status::Success);
+    let begun = pair.lockstep.now();
+    pair.a.qp.disconnect().unwrap();
+    let device = pair.a.device.clone();
+    pair.wait(|| device.connections().is_empty().then_some(())).expect("the close ends");
+    let took = (pair.lockstep.now() - begun).total_micros() / 1_000_000;
+    let came = contents(&sink).iter().zip(&octets).take_while(|(came, sent)| came == sent).count();
+    (came, took)
+}
+
+/// A close waits for as long as the peer acknowledges octets, however slow the line is, and not much longer.
+#[test]
+fn a_close_waits_while_octets_are_acknowledged() {
+    let limit = weft_rnic::Config::new("10.0.0.1/24".parse().unwrap(), 1).close_timeout.total_micros();
+    let limit = limit / 1_000_000;
+    let (came, took) = close_behind_a_write(None);
+    assert!(came == 200_000 && took > 2 * limit, "{came} octets came in {took} s");
+    let (came, took) = close_behind_a_write(Some(Duration::from_secs(30)));
+    assert!((50_000..200_000).contains(&came) && took <= 30 + 2 * limit, "{came} octets came in {took} s");
+}
