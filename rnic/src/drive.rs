@@ -3,7 +3,7 @@
 //! [`Engines`] is the only door: an object of the application locks an engine through it, and calls one method.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use weft_netif::{Instant, Transport};
@@ -51,6 +51,8 @@ pub(crate) struct Engines {
     sync_queue: Arc<SyncQueue>,
     /// The names and ids of the threads of the device.
     threads: Mutex<Vec<(String, u32)>>,
+    /// Connections that were shared out among the engines.
+    shared_out: AtomicUsize,
     /// The device makes and connects nothing new any more.
     is_shut_down: AtomicBool,
 }
@@ -81,6 +83,7 @@ impl Engines {
             sync_queue,
             threads: Mutex::default(),
             config,
+            shared_out: AtomicUsize::new(0),
             is_shut_down: AtomicBool::new(false),
         })
     }
@@ -88,6 +91,12 @@ impl Engines {
     /// Locks an engine, for a change of the objects in it.
     pub(crate) fn at(&self, index: usize) -> MutexGuard<'_, Engine> {
         self.motors[index].engine()
+    }
+
+    /// Returns the numbers of all engines. Each time another one is the first.
+    pub(crate) fn in_turn(&self) -> impl Iterator<Item = usize> {
+        let (first, count) = (self.shared_out.fetch_add(1, Ordering::Relaxed), self.len());
+        (0..count).map(move |index| first.wrapping_add(index) % count)
     }
 
     /// Locks all engines, in their order, for what has to be the same in all of them.

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use weft_exs::{Context, Error, Messages, Mode, Options, Stream};
+use weft_exs::{Context, Error, Messages, Mode, Options, Plain, Stream};
 use weft_rnic::{Config, Ground, Progress};
 
 use crate::world::{LOCAL, PATIENCE, World, octets};
@@ -226,6 +226,45 @@ fn sockets_use_all_engines_of_a_device() {
             let octets = counters.mpa.octets_sent + counters.mpa.octets_received;
             assert!(octets > 400_000, "engine {engine}: {octets} octets");
         }
+    }
+}
+
+/// Connections over TCP alone have no queue pair that chooses an engine.
+#[test]
+fn sockets_over_plain_tcp_use_all_engines_of_a_device() {
+    const ENGINES: usize = 3;
+    const LEN: usize = 100_000;
+    let open = |seed| {
+        let config = Config { engines: ENGINES, ..Config::host(LOCAL, seed) };
+        Context::open(Ground::Host, config).unwrap()
+    };
+    let world = World { client: open(1), server: open(2) };
+    let options = Options { plain: Plain::Always, ..Options::default() };
+    for number in 0..2 * ENGINES {
+        let (ours, theirs) = world.connect::<Stream>(&options, &options);
+        for (from, to, contexts) in [
+            (&ours, &theirs, [&world.client, &world.server]),
+            (&theirs, &ours, [&world.server, &world.client]),
+        ] {
+            let mut buf = contexts[0].buffer(LEN).unwrap();
+            buf.copy_from_slice(&octets(number, LEN));
+            let sending = from.send(buf, ..);
+            let receiving = to.recv_all(contexts[1].buffer(LEN).unwrap(), ..);
+            let (received, buf) = receiving.wait_timeout(PATIENCE).unwrap();
+            assert!(received.unwrap().octets as usize == LEN && buf[..] == octets(number, LEN));
+            assert!(sending.wait_timeout(PATIENCE).unwrap().0.is_ok());
+        }
+    }
+    for (side, engine) in [&world.client, &world.server]
+        .into_iter()
+        .flat_map(|side| (0..ENGINES).map(move |engine| (side, engine)))
+    {
+        let host = side.device().engine_counters(engine).unwrap().host;
+        assert_eq!(
+            (host.octets_sent, host.octets_received),
+            (2 * LEN as u64, 2 * LEN as u64),
+            "engine {engine}"
+        );
     }
 }
 

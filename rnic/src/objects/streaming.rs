@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use weft_netif::{CloseCause, Instant, Listen};
+use weft_netif::{CloseCause, ConnectError, Instant, Listen};
 use weft_verbs::QpState;
 
 use crate::engine::streaming::StreamState;
@@ -64,7 +64,7 @@ pub struct StreamingConnection {
 
 impl Device {
     /// Opens a TCP connection to `remote` in streaming mode. [`crate::CmEvent::StreamReady`] or
-    /// [`crate::CmEvent::StreamFailed`] follows.
+    /// [`crate::CmEvent::StreamFailed`] follows. The engines of the device take turns.
     ///
     /// # Errors
     /// [`CmError`] when the address is not reachable at all.
@@ -92,9 +92,16 @@ impl Device {
         }
         self.engines.check_open().map_err(|_| CmError::ShutDown)?;
         let now = self.engines.now();
-        let id = self.engines.at(0).open_stream((local, remote), id, &events.channel, now)?;
+        let mut opened = Err(CmError::Connect(ConnectError::AddrInUse));
+        for index in self.engines.in_turn() {
+            opened = self.engines.at(index).open_stream((local, remote), id, &events.channel, now);
+            // On a wire the ports are shared out: another engine may have the one of the own end.
+            if !matches!(opened, Err(CmError::Connect(ConnectError::AddrInUse))) {
+                break;
+            }
+        }
         self.engines.kick();
-        Ok(StreamingConnection { id, peer: remote, device: self.clone() })
+        Ok(StreamingConnection { id: opened?, peer: remote, device: self.clone() })
     }
 
     /// Listens on `port` for connections that begin in streaming mode; they come out of `events` as
@@ -142,7 +149,15 @@ impl Device {
     }
 
     fn take_stream(&self, id: StreamingId, name: Option<u64>) -> Result<StreamingConnection, CmError> {
-        let peer = self.engines.with(id.0).take_stream(id, name, self.engines.now());
+        // The kernel's listener is one engine's, which would have all of them.
+        let is_shared_out = self.engines.len() > 1 && self.engines.at(0).listens_for_all();
+        let next = self.engines.in_turn().next().filter(|_| is_shared_out);
+        let mut engine = match next {
+            Some(next) => self.engines.bring(id.0, next, |engine| engine.is_streaming(id)),
+            None => self.engines.with(id.0),
+        };
+        let peer = engine.take_stream(id, name, self.engines.now());
+        drop(engine);
         self.engines.kick();
         let peer = peer.ok_or(CmError::RequestGone)?;
         Ok(StreamingConnection { id, peer, device: self.clone() })
