@@ -133,7 +133,8 @@ impl<K: Kind> Socket<K> {
         self.with(|link, _| link.shut_down());
     }
 
-    /// Receives nothing more: what comes is not taken.
+    /// Receives nothing more: what comes is not taken. Receives under way and later ones end with what they hold, in
+    /// their order; of a stream, those that the peer knows of when it has given them up.
     pub fn shutdown_receive(&self) {
         self.with(|link, _| link.stop_receiving());
     }

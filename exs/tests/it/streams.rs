@@ -1,6 +1,6 @@
 //! Streams: directly into receives, and through the ring.
 
-use weft_exs::{Context, Error, Mode, Op, Options, Outcome, Socket, Stream};
+use weft_exs::{Context, Error, Mode, Op, Options, Outcome, Plain, Socket, Stream};
 
 use crate::world::{PATIENCE, World, octets};
 
@@ -130,6 +130,42 @@ fn a_receive_that_is_advertised_can_be_canceled_and_loses_nothing() {
         }
         assert!(came == message, "round {round}");
         assert!(end(sending).0.is_ok());
+    }
+}
+
+/// Receives that are advertised, that wait behind those, and that are started behind the end of reading.
+#[test]
+fn receives_end_in_order_when_a_side_stops_reading() {
+    let world = World::new();
+    for (adverts, plain) in [(1, Plain::Off), (2, Plain::Off), (16, Plain::Off), (16, Plain::Always)] {
+        for round in 0..20 {
+            let options = Options { adverts, plain, ..Options::default() };
+            let (ours, theirs) = world.connect::<Stream>(&options, &options);
+            let queue = world.server.queue::<(u32, Result<Outcome, Error>)>(8).unwrap();
+            let start = |number, len| {
+                let op = theirs.recv_all(world.server.buffer(len).unwrap(), ..);
+                op.on(queue.reserve().unwrap(), move |(outcome, _)| (number, outcome));
+            };
+            (0..3).for_each(|number| start(number, 5000));
+            // In some rounds they hold octets, or these come meanwhile.
+            let sending = (round % 4 > 0).then(|| send(&world.client, &ours, &octets(round, round * 400)));
+            if round % 2 > 0 {
+                assert!(end(sending.unwrap()).0.is_ok());
+            }
+            theirs.shutdown_receive();
+            start(3, 5000);
+            start(4, 0);
+            let mut ended = Vec::new();
+            while ended.len() < 5 {
+                assert!(queue.wait(1, 8, Some(PATIENCE), &mut ended) > 0, "{ended:?}");
+            }
+            let order: Vec<u32> = ended.iter().map(|(number, _)| *number).collect();
+            assert_eq!(order, [0, 1, 2, 3, 4], "{adverts} {plain:?} {round}: {ended:?}");
+            assert!(
+                ended[3..].iter().all(|(_, outcome)| matches!(outcome, Ok(Outcome { octets: 0, .. }))),
+                "{ended:?}"
+            );
+        }
     }
 }
 

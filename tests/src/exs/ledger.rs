@@ -183,7 +183,7 @@ impl Ledger {
                 self.spoil(number, sabotage);
             }
         }
-        self.check_order(rules)?;
+        self.check_order()?;
         Ok(told)
     }
 
@@ -328,7 +328,7 @@ impl Ledger {
     }
 
     /// Checks that operations have succeeded in the order of their starts.
-    fn check_order(&mut self, rules: &Rules) -> Result<(), String> {
+    fn check_order(&mut self) -> Result<(), String> {
         let directions = [Direction::Send, Direction::Receive];
         for ((entries, ended), direction) in self.entries.iter().zip(&mut self.ended).zip(directions) {
             let open = entries.iter().skip(*ended).position(Entry::is_open);
@@ -337,10 +337,6 @@ impl Ledger {
             let is_first = |entry: &Entry| entry.is_open() && !entry.is_canceled;
             let first = entries.iter().skip(*ended).position(is_first);
             let first = first.map_or(entries.len(), |first| *ended + first);
-            if direction == Direction::Receive && rules.has_stopped[0] {
-                // Receives behind the stop end at once. One that was advertised before waits for the peer.
-                continue;
-            }
             let succeeded = |entry: &Entry| matches!(entry.result, Some(Ok(_)));
             if let Some((early, entry)) = entries.iter().enumerate().skip(first).find(|(_, it)| succeeded(it))
             {

@@ -107,9 +107,9 @@ impl Receiver {
         let Some(at) = at else { return false };
         if at < self.advertised {
             self.mark_canceled(at);
-        } else if let Some(mut receive) = self.receives.remove(at) {
-            receive.is_canceled = true;
-            self.end(&receive);
+        } else if let Some(receive) = self.receives.remove(at) {
+            // Also if this side reads no more: it does not end in its turn.
+            self.end(&receive, true);
             self.settle();
         }
         true
@@ -300,7 +300,7 @@ impl Receiver {
         for _ in 0..self.advertised {
             let is_canceled = self.receives.get(at).is_some_and(|receive| receive.is_canceled);
             match if is_canceled { self.receives.remove(at) } else { None } {
-                Some(receive) => self.end(&receive),
+                Some(receive) => self.end(&receive, !self.is_shut),
                 None => at += 1,
             }
         }
@@ -352,13 +352,13 @@ impl Receiver {
                 self.advertised -= 1;
                 self.local.push_back(Local::Unbind { op: receive.op });
             }
-            self.end(&receive);
+            self.end(&receive, receive.is_canceled && !self.is_shut);
         }
     }
 
-    fn end(&mut self, receive: &Receive) {
-        let Receive { op, filled, is_canceled, way, .. } = *receive;
-        let is_canceled = is_canceled && filled == 0 && !self.is_shut;
+    fn end(&mut self, receive: &Receive, is_canceled: bool) {
+        let Receive { op, filled, way, .. } = *receive;
+        let is_canceled = is_canceled && filled == 0;
         self.local.push_back(Local::Done(Received { op, octets: filled, is_canceled, way }));
     }
 

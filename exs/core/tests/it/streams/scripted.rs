@@ -390,6 +390,22 @@ fn a_receive_that_is_stopped_has_no_deadline_when_that_is_over() {
     assert_eq!(test.session.poll_at(), None);
 }
 
+/// Receives end in the order of their starts, those behind the end of reading as well. A cancel ends one in front of the
+/// others, which has then been canceled, and is no end of the stream.
+#[test]
+fn a_receive_behind_the_end_of_reading_waits_for_its_turn_or_is_canceled() {
+    let mut test = Test::new();
+    test.receives(1, false, None);
+    test.session.stop_receiving();
+    assert_eq!(plain(test.does()), [says(Body::Revoke { epoch: 1 })]);
+    assert_eq!([test.receives(2, false, None), test.receives(3, true, None)], [[], []]);
+    assert_eq!(test.session.cancel(Some(Op(2))), 1);
+    assert_eq!(test.does(), [failed(2, OpError::Canceled)]);
+    let answer = Body::Data(data(0, 0, ring()));
+    let ended = |op| Action::Complete { op: Op(op), result: Ok(Outcome::END) };
+    assert_eq!(test.hears(answer, &[]), [Action::Revoke { op: Op(1) }, ended(1), ended(3)]);
+}
+
 /// Else the connection would end in front of octets that the send queue still has, and the send without success.
 #[test]
 fn a_close_waits_for_sends_that_have_not_left() {
