@@ -18,6 +18,7 @@
 //! in_place   octets of a message where they came
 //! raw        memory of the caller's
 //! stat       what `weft stat` shows of a context
+//! file       files as octets of a stream
 //! byte_stream  a stream as runtimes have them
 //! window     the peer's way to the octets of an operation
 //! options, kind, ready, waiting, error, errno
@@ -58,6 +59,7 @@ mod context;
 mod endpoint;
 mod errno;
 mod error;
+mod file;
 mod in_place;
 mod kind;
 mod link;
@@ -83,6 +85,7 @@ pub use buf::Buf;
 pub use byte_stream::ByteStream;
 pub use context::Context;
 pub use error::Error;
+pub use file::SendFile;
 pub use in_place::{InPlace, Received};
 pub use kind::{Kind, Messages, Stream};
 pub use listener::Listener;

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use weft_exs_core::{Kind as Carried, Outcome, Stats};
 
+use crate::buf::Buf;
 use crate::context::Context;
 use crate::endpoint::{Handle, Wanted};
 use crate::error::Error;
@@ -200,6 +201,14 @@ impl<K: Kind> Socket<K> {
         let (service, pending) = (Arc::clone(&self.service), Pending::new());
         let op = self.with(|link, _| link.await_ready(wanted, Arc::clone(&pending)));
         Op::of_socket(service, pending, Arc::clone(&self.handle.0), op)
+    }
+
+    /// Makes a buffer for this socket.
+    ///
+    /// # Errors
+    /// [`Error::Memory`].
+    pub(crate) fn buffer(&self, len: usize) -> Result<Buf, Error> {
+        Ok(Buf::new(&self.service.domain, len)?)
     }
 
     fn receive<R, M: Octets>(

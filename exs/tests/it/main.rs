@@ -6,6 +6,7 @@
 mod byte_stream;
 mod connecting;
 mod faults;
+mod files;
 mod first_octets;
 mod in_place;
 mod memory;
