@@ -235,13 +235,14 @@ impl Ledger {
         self.entries[direction as usize].get(number)?.result
     }
 
-    /// Checks what the peer has received, and the buffers of this side.
+    /// Checks what the peer has received, and the buffers of this side. What a peer that has heard of an end has
+    /// received is all, unless it `may_be_cut`.
     ///
     /// # Errors
     /// What is wrong.
-    pub(super) fn judge(&self, peer: &Self, has_peer_stopped: bool) -> Result<(), String> {
+    pub(super) fn judge(&self, peer: &Self, may_be_cut: bool) -> Result<(), String> {
         let sent: Vec<_> = self.entries[0].iter().map(|entry| entry.sent(self.kind)).collect();
-        let is_all = peer.has_seen_end && !has_peer_stopped;
+        let is_all = peer.has_seen_end && !may_be_cut;
         let came = peer.entries[1].iter().filter_map(|entry| {
             let outcome = entry.result?.ok().filter(|outcome| outcome.mode != Mode::End)?;
             Some(Message { octets: entry.octets.clone(), len: outcome.message_len as usize })

@@ -109,7 +109,19 @@ impl ConnectionPlan {
             },
         });
         let kind = if random.percent(50) { Kind::Message } else { Kind::Stream };
-        Self { kind, is_mistaken: random.percent(8), options, sides }
+        let is_mistaken = random.percent(8);
+        let mut plan = Self { kind, is_mistaken, options, sides };
+        if kind == Kind::Stream && random.percent(25) {
+            plan.make_plain(random);
+        }
+        plan
+    }
+
+    /// Has both sides speak TCP alone. The listener knows that, or finds it out. Octets of the wrong kind would be data.
+    fn make_plain(&mut self, random: &mut Random) {
+        self.options[0].plain = Plain::Always;
+        self.options[1].plain = random.pick(&[Plain::Accept, Plain::Always]);
+        self.is_mistaken = false;
     }
 
     /// Returns whether a side may end the connection before all is done.

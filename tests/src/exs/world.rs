@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use weft_exs::{Context, Error};
+use weft_exs::{Context, Error, Plain};
 use weft_exs_core::{Kind, RejectCode};
 use weft_netif::{Duration, Instant};
 use weft_rnic::{Clock, Config, Device, Progress};
@@ -96,9 +96,13 @@ impl World {
             self.clock.set(next.max(self.now()));
         }
         for connection in &self.connections {
+            // A device that is shut down sends FIN, as a kernel whose program ends. Over TCP alone that is all of an end.
+            let is_plain = connection.plan.options[0].plain == Plain::Always;
+            let may_end = is_plain && self.tally.faults.contains_key(SHUT_DOWN);
             for side in 0..2 {
                 let [sender, receiver] = [side, 1 - side].map(|side| &connection.sides[side]);
-                let judged = sender.ledger.judge(&receiver.ledger, receiver.has_stopped);
+                let may_be_cut = receiver.has_stopped || may_end;
+                let judged = sender.ledger.judge(&receiver.ledger, may_be_cut);
                 judged
                     .map_err(|reason| format!("port {}, from side {side}: {reason}", connection.plan.port))?;
             }
@@ -151,7 +155,7 @@ impl World {
         match fault {
             Fault::Shutdown(host) => {
                 self.contexts[host].device().shutdown(std::time::Duration::ZERO);
-                self.tally.fault("device shut down", 1);
+                self.tally.fault(SHUT_DOWN, 1);
             }
             Fault::Cut(Some(time)) => {
                 self.hub.cut(0, now + time);
@@ -316,6 +320,7 @@ pub(super) fn context(wire: weft_netif::Wire, host: usize, mtu: usize, clock: &C
     Context::stepped(&device).expect("a context")
 }
 
+const SHUT_DOWN: &str = "device shut down";
 const HOSTS: usize = 2;
 const PORT: u16 = 7000;
 /// More events than a side has operations at a time.

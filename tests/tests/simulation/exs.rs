@@ -15,7 +15,7 @@ fn seeds_of_exs_pass_and_have_tried_everything() {
         assert_eq!(outcome.failure, None, "{}", command(Kind::Exs, seed));
         tally.add(&outcome.tally);
     }
-    for mode in ["Inline", "Read", "Direct", "Ring", "End"] {
+    for mode in ["Inline", "Read", "Direct", "Ring", "Plain", "End"] {
         assert!(tally.operations.get(&format!("Receive {mode}")) > Some(&100), "{mode}: {tally:#?}");
     }
     for kind in ["cancel", "cancel all", "truncated", "operation dropped", "shutdown"] {
