@@ -1,4 +1,4 @@
-//! The bodies of fuzz targets. `pair.rs` has that of `exs_pair`. This file has that of `exs_message`: hellos, and a
+//! The bodies of fuzz targets. `pair.rs` has that of `exs_pair`, `plain.rs` that of `exs_plain`. This file has that of `exs_message`: hellos, and a
 //! session whose user and whose peer do what the input says.
 //!
 //! ```text
@@ -15,6 +15,7 @@
 //! ```
 
 mod pair;
+mod plain;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -28,6 +29,7 @@ use crate::{
 };
 
 pub use pair::pair;
+pub use plain::plain;
 
 /// Reads any octets as private data, and then as a session's life. Returns how many operations have completed.
 ///

@@ -38,6 +38,34 @@ pub(crate) fn pairs() -> Vec<(String, Vec<u8>)> {
     made.into_iter().map(|(name, octets)| (name.to_owned(), octets)).collect()
 }
 
+/// Lives of a socket over TCP alone, as `weft_exs_core::fuzzing::plain` reads them.
+pub(crate) fn plain() -> Vec<(String, Vec<u8>)> {
+    let (send, late, receive, all) = ([0, 9], [8, 9], [1, 9], [9, 9]);
+    let (room, octets, end, acknowledged, act) = ([2, 99], [3, 5], [11, 20], [4], [7]);
+    let [cancel, cancel_all, shutdown, stop, close, later] = [0, 1, 2, 3, 4, 5].map(|which| [5, which]);
+    let [closed, reset, timed_out] = [0, 1, 2].map(|how| [6, how]);
+    let life = |steps: &[&[u8]]| [&[3][..], &steps.concat()].concat();
+    let made = [
+        (
+            "both-ways",
+            life(&[&send, &all, &room, &octets, &act, &end, &shutdown, &act, &acknowledged, &close, &act]),
+        ),
+        (
+            "parts",
+            life(&[&receive, &octets, &act, &send, &[2, 2], &act, &cancel, &cancel_all, &act, &room, &act]),
+        ),
+        ("unread", life(&[&octets, &act, &close, &act])),
+        (
+            "is-closed",
+            life(&[&shutdown, &end, &receive, &all, &receive, &act, &closed, &act, &receive, &act]),
+        ),
+        ("is-reset", life(&[&send, &[2, 2], &all, &octets, &act, &reset, &act])),
+        ("times-out", life(&[&late, &[17, 9], &octets, &act, &later, &act, &timed_out, &act])),
+        ("stops", life(&[&receive, &stop, &act, &receive, &send, &room, &act, &close, &later, &later, &act])),
+    ];
+    made.into_iter().map(|(name, octets)| (name.to_owned(), octets)).collect()
+}
+
 fn private_data() -> Vec<(&'static str, Vec<u8>)> {
     let messages = Hello {
         kind: Kind::Message,

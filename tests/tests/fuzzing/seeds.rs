@@ -37,6 +37,7 @@ fn made(target: &str) -> Vec<(String, Vec<u8>)> {
         "group_message" | "group_control" => groups::all(target),
         "exs_message" => exs::all(),
         "exs_pair" => exs::pairs(),
+        "exs_plain" => exs::plain(),
         "sockets_link" | "sockets_calls" | "sockets_far" => sockets::all(target),
         "sockets_message" | "sockets_order" | "sockets_answer" | "sockets_letter" | "sockets_record"
         | "sockets_session" => talk::all(target),
@@ -144,6 +145,9 @@ fn run(target: &str, octets: &[u8]) {
         "exs_pair" => {
             let _completed = weft_exs_core::fuzzing::pair(octets);
         }
+        "exs_plain" => {
+            let _completed = weft_exs_core::fuzzing::plain(octets);
+        }
         "capture" => {
             let _records = weft_cli::fuzzing::capture(octets);
         }
@@ -159,7 +163,7 @@ fn run(target: &str, octets: &[u8]) {
 
 /// Octets of each seed that are changed.
 const CHANGES: usize = 40;
-const TARGETS: [&str; 24] = [
+const TARGETS: [&str; 25] = [
     "mpa_startup",
     "mpa_deframe",
     "ddp_header",
@@ -184,4 +188,5 @@ const TARGETS: [&str; 24] = [
     "group_control",
     "exs_message",
     "exs_pair",
+    "exs_plain",
 ];
