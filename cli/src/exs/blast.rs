@@ -15,6 +15,7 @@ mod server;
 mod sizes;
 mod talk;
 mod time;
+mod wait;
 
 pub(super) use args::Args;
 

@@ -116,6 +116,16 @@ fn a_blast_without_a_peer_has_both_ends_and_checks_all_sizes() {
 }
 
 #[test]
+fn both_ends_of_a_blast_wait_as_they_are_told() {
+    for wait in ["adaptive", "notify", "poll"] {
+        let rows = check(&run(&format!("exs blast --sizes 100,20K --sync --wait {wait} --time 5 --json")), 4);
+        assert!(rows.iter().all(|row| row["wait"] == wait && row["recvs"] == 1), "{rows:?}");
+    }
+    let done = run("exs blast --sync --pending 3");
+    assert_eq!((done.status, done.stdout.len(), done.stderr.len()), (2, 0, 1), "{done:?}");
+}
+
+#[test]
 fn two_ends_of_a_blast_are_started_apart() {
     let server = Process::weft("exs blast -s 127.0.0.1:0 --json");
     let said: Value = serde_json::from_str(&server.line()).unwrap();

@@ -7,6 +7,7 @@ use clap::Parser;
 use super::super::address::address;
 use super::plan::{Carries, MAX_OPERATIONS};
 use super::sizes::{self, Limit, Sizes};
+use super::wait::Wait;
 use crate::ground::GroundArgs;
 use crate::usage::number;
 
@@ -20,6 +21,7 @@ use crate::usage::number;
   weft exs blast
   weft exs blast --type message --sizes 64,4K,1M --small 0,1024,max
   weft exs blast --type stream --sizes 1M --waitall --json
+  weft exs blast --type message --sizes 64 --sync --wait poll
   weft exs blast -s 10.0.0.1:7476
   weft exs blast -c 10.0.0.1:7476 --sizes 1M")]
 pub(crate) struct Args {
@@ -50,6 +52,13 @@ pub(crate) struct Args {
     /// A receive of a stream waits until it is full
     #[arg(long)]
     pub(super) waitall: bool,
+    /// Wait for each send before the next one, and for each receive, as programs of blocking sockets do: --pending 1
+    /// --recvs 1
+    #[arg(long, conflicts_with_all = ["pending", "recvs"])]
+    pub(super) sync: bool,
+    /// How both ends wait for transfers
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = Wait::Adaptive)]
+    pub(super) wait: Wait,
     /// Milliseconds of a measurement
     #[arg(long, value_name = "MS", default_value_t = 300, allow_negative_numbers = true)]
     #[arg(value_parser = number::<u32>(1..=60_000))]
@@ -61,5 +70,12 @@ pub(crate) struct Args {
     pub(super) ground: GroundArgs,
 }
 
+impl Args {
+    /// Returns how many sends and receives are under way at a time.
+    pub(super) const fn at_a_time(&self) -> (usize, usize) {
+        if self.sync { (1, 1) } else { (self.pending, self.recvs) }
+    }
+}
+
 /// What only the end that measures has.
-const MEASURED: [&str; 6] = ["types", "sizes", "small", "pending", "recvs", "time"];
+const MEASURED: [&str; 8] = ["types", "sizes", "small", "pending", "recvs", "time", "sync", "wait"];

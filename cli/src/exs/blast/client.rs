@@ -42,7 +42,8 @@ fn plans(args: &Args) -> Result<Vec<Plan>, Failure> {
     for carries in &args.types {
         for small in &args.small {
             for size in &args.sizes.0 {
-                let most = args.recvs.max(args.pending);
+                let (pending, recvs) = args.at_a_time();
+                let most = recvs.max(pending);
                 if size * most > MAX_MEMORY {
                     return Err(Failure::usage(format!(
                         "{most} operations of {size} octets are more than 1 GiB: lower --pending, --recvs or --sizes"
@@ -51,8 +52,8 @@ fn plans(args: &Args) -> Result<Vec<Plan>, Failure> {
                 let Some(small) = small.of(*size) else {
                     return Err(Failure::usage(format!("--small max: {size} octets are more than 16 MiB")));
                 };
-                let (carries, size, recvs) = (*carries, *size, args.recvs);
-                plans.push(Plan { carries, size, small, recvs, waits_for_all: args.waitall });
+                let (carries, size, wait) = (*carries, *size, args.wait);
+                plans.push(Plan { carries, size, small, recvs, waits_for_all: args.waitall, wait });
             }
         }
     }
@@ -66,9 +67,10 @@ fn measure_row<K: Kind>(
     plan: Plan,
 ) -> Result<Measured, Failure> {
     let socket = connect::<K>(context, peer, &plan.options())?;
-    let mut row = Row { context, talk, socket, plan, pending: args.pending, spare: VecDeque::new() };
+    let (pending, _) = args.at_a_time();
+    let mut row = Row { context, talk, socket, plan, pending, spare: VecDeque::new() };
     // More than are under way, so that each buffer is used again.
-    let checked = (2 * args.pending.max(args.recvs) as u64 + 1).min(CHECKED / plan.size as u64 + 1);
+    let checked = (2 * pending.max(plan.recvs) as u64 + 1).min(CHECKED / plan.size as u64 + 1);
     row.run(checked, true)?;
     let few = row.run(checked, false)?;
     let wanted = Duration::from_millis(args.time.into()).as_secs_f64();
@@ -133,7 +135,7 @@ impl<K: Kind> Row<'_, K> {
     }
 
     fn end(&mut self, op: Transfer) -> Result<(), Failure> {
-        let (sent, buf) = op.wait();
+        let (sent, buf) = self.plan.wait.finish(op);
         sent.map_err(Failure::work)?;
         self.spare.push_back(buf);
         Ok(())

@@ -4,6 +4,8 @@ use clap::ValueEnum;
 use serde_json::{Value, json};
 use weft_exs::Options;
 
+use super::wait::Wait;
+
 /// What sockets carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Carries {
@@ -25,6 +27,7 @@ pub(super) struct Plan {
     pub(super) recvs: usize,
     /// A receive of a stream waits until it is full.
     pub(super) waits_for_all: bool,
+    pub(super) wait: Wait,
 }
 
 impl Plan {
@@ -36,6 +39,7 @@ impl Plan {
             "small": self.small,
             "recvs": self.recvs,
             "waitall": self.waits_for_all,
+            "wait": self.wait.name(),
         })
     }
 
@@ -48,6 +52,7 @@ impl Plan {
             small: u32::try_from(number("small")?).ok().filter(|small| *small <= MAX_IMMEDIATE)?,
             recvs: number("recvs").filter(|recvs| (1..=MAX_OPERATIONS).contains(&(*recvs as u64)))?,
             waits_for_all: value["waitall"].as_bool()?,
+            wait: Wait::from_str(value["wait"].as_str()?, false).ok()?,
         };
         (plan.size.checked_mul(plan.recvs)? <= MAX_MEMORY).then_some(plan)
     }

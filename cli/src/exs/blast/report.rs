@@ -47,7 +47,8 @@ impl Report {
         let (name, size, small) = (plan.carries.name(), plan.size, plan.small);
         if self.json {
             return print(json!({
-                "type": name, "size": size, "small": small, "count": measured.count, "gbits": gbits,
+                "type": name, "size": size, "small": small, "recvs": plan.recvs, "wait": plan.wait.name(),
+                "count": measured.count, "gbits": gbits,
                 "micros": micros, "cpu_send": send, "cpu_recv": recv, "ways": measured.ways,
             }));
         }

@@ -84,7 +84,7 @@ impl<K: Carried> Row<'_, K> {
         let begun = Moment::now();
         while position < total {
             let Some(oldest) = self.under_way.pop_front() else { return Err(strange()) };
-            let (received, buf) = oldest.wait();
+            let (received, buf) = self.plan.wait.finish(oldest);
             let received = received.map_err(Failure::work)?;
             if received.mode == Mode::End {
                 return Err(Failure::work("the client has ended in the middle of a measurement"));
