@@ -34,6 +34,7 @@ mod qp_ex;
 mod rsocket;
 mod rsocket_io;
 mod rsocket_poll;
+mod sets;
 mod show;
 mod srq;
 mod structs;

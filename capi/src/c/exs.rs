@@ -12,7 +12,7 @@ use weft_rnic::guard_memory;
 use super::boundary::{Outcome, always, read, write};
 use super::fork::process;
 use super::rsocket::{tell, wanted};
-use super::rsocket_poll::duration;
+use super::sets::duration;
 use super::trace::args;
 use crate::abi;
 use crate::exs::{Kind, Memory, Setting, Socket, Type};

@@ -9,7 +9,7 @@ use weft_exs::{Mode, Outcome as Moving, Ready};
 
 use super::boundary::{Outcome, read, read_optional, write};
 use super::fork::process;
-use super::rsocket_poll::duration;
+use super::sets::duration;
 use super::trace::args;
 use crate::abi;
 use crate::cm::storage;

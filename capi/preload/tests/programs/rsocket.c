@@ -356,7 +356,7 @@ static void refusals(void)
     minus_with(EINVAL, rsetsockopt(fd, IPPROTO_TCP, TCP_NODELAY, NULL, sizeof value));
     must(rsetsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &value, sizeof value) == 0);
     must(rgetsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &value, &len) == 0 && value == 1 && len == sizeof value);
-    minus_with(EINVAL, rpoll(NULL, 1, 0));
+    minus_with(EFAULT, rpoll(NULL, 1, 0));
     must(rclose(fd) == 0);
     minus_with(EBADF, rclose(fd));
 
