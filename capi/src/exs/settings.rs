@@ -104,7 +104,7 @@ mod tests {
             plain.set(&mut options, number).unwrap();
             assert_eq!((options.plain, plain.value(&options)), (value, number));
         }
-        assert_eq!(plain.set(&mut options, 3).and(plain.set(&mut options, -1)), Err(Errno::INVAL));
+        assert_eq!([3, -1].map(|number| plain.set(&mut options, number)), [Err(Errno::INVAL); 2]);
         assert_eq!(Setting::of(0).and(Setting::of(9)), Err(Errno::INVAL));
     }
 }

@@ -92,8 +92,14 @@ const LARGE: u32 = 64 << 10;
 mod tests {
     use super::*;
 
-    const PLAN: Plan =
-        Plan { carries: Carries::Stream, size: 4096, small: 0, recvs: 16, waits_for_all: true };
+    const PLAN: Plan = Plan {
+        carries: Carries::Stream,
+        size: 4096,
+        small: 0,
+        recvs: 16,
+        waits_for_all: true,
+        wait: Wait::Poll,
+    };
 
     #[test]
     fn a_plan_comes_as_it_was_told() {
@@ -111,6 +117,7 @@ mod tests {
             ("recvs", json!(0)),
             ("recvs", json!(65)),
             ("waitall", json!("yes")),
+            ("wait", json!("yes")),
         ];
         for (name, value) in wrong {
             let mut told = PLAN.to_json();
