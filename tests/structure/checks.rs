@@ -224,10 +224,11 @@ const ROWS: [&[&str]; 6] = [
 
 /// The crates that each crate may depend on. Crates that are not named here are above all: cli, tests, fuzz and
 /// examples.
-const CRATES: [(&str, &[&str]); 21] = [
+const CRATES: [(&str, &[&str]); 22] = [
     ("mpa", &[]),
     ("ddp", &[]),
     ("rdmap", &["ddp"]),
+    ("tcp", &[]),
     ("netif", &[]),
     ("verbs", &["ddp", "rdmap"]),
     ("rnic", &["mpa", "ddp", "rdmap", "netif", "verbs"]),

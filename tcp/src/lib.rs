@@ -1,0 +1,25 @@
+//! TCP (RFC 9293), made for iWARP: the protocol of one connection, without a clock, octets or memory of its own.
+//!
+//! ```text
+//! seq      sequence numbers
+//! time     points in time, in microseconds
+//! ```
+//!
+//! Time, random numbers and storage are arguments; what is to be sent, and when the next timer runs, are results. Octets
+//! are known by number and by the [`Token`] of the frame that holds them.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+#[cfg(test)]
+extern crate std;
+
+mod seq;
+mod time;
+
+pub use seq::Seq;
+pub use time::Micros;
+
+/// What the owner of the frames calls a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Token(pub u32);
