@@ -1,8 +1,9 @@
 //! TCP (RFC 9293), made for iWARP: the protocol of one connection, without a clock, octets or memory of its own.
 //!
 //! ```text
-//! seq      sequence numbers
-//! time     points in time, in microseconds
+//! seq interval       sequence numbers, ranges of them
+//! time               points in time, in microseconds
+//! segment options    what a header says
 //! ```
 //!
 //! Time, random numbers and storage are arguments; what is to be sent, and when the next timer runs, are results. Octets
@@ -14,9 +15,15 @@
 #[cfg(test)]
 extern crate std;
 
+mod interval;
+mod options;
+mod segment;
 mod seq;
 mod time;
 
+pub use interval::{Interval, SackBlocks};
+pub use options::{Options, Timestamps};
+pub use segment::{Ecn, Flags, Malformed, Segment};
 pub use seq::Seq;
 pub use time::Micros;
 
