@@ -4,6 +4,7 @@
 //! seq interval       sequence numbers, ranges of them
 //! time               points in time, in microseconds
 //! segment options    what a header says
+//! send               the sender: what goes when, and what goes again
 //! ```
 //!
 //! Time, random numbers and storage are arguments; what is to be sent, and when the next timer runs, are results. Octets
@@ -18,12 +19,14 @@ extern crate std;
 mod interval;
 mod options;
 mod segment;
+mod send;
 mod seq;
 mod time;
 
 pub use interval::{Interval, SackBlocks};
 pub use options::{Options, Timestamps};
 pub use segment::{Ecn, Flags, Malformed, Segment};
+pub use send::{Acked, Acknowledgement, Agreed, Control, Frame, Reason, SendConfig, Transmit, Unsent};
 pub use seq::Seq;
 pub use time::Micros;
 
