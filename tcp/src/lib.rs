@@ -5,6 +5,7 @@
 //! time               points in time, in microseconds
 //! segment options    what a header says
 //! send               the sender: what goes when, and what goes again
+//! congestion         how much may be in flight
 //! ```
 //!
 //! Time, random numbers and storage are arguments; what is to be sent, and when the next timer runs, are results. Octets
@@ -16,6 +17,7 @@
 #[cfg(test)]
 extern crate std;
 
+mod congestion;
 mod interval;
 mod options;
 mod segment;
@@ -26,7 +28,10 @@ mod time;
 pub use interval::{Interval, SackBlocks};
 pub use options::{Options, Timestamps};
 pub use segment::{Ecn, Flags, Malformed, Segment};
-pub use send::{Acked, Acknowledgement, Agreed, Control, Frame, Reason, SendConfig, Transmit, Unsent};
+pub use send::{
+    Acked, Acknowledgement, Agreed, Control, Frame, Reason, SendConfig, SendCounters, Sender, Sent, Transmit,
+    Unsent,
+};
 pub use seq::Seq;
 pub use time::Micros;
 
