@@ -142,12 +142,12 @@ impl Congestion {
     /// Halves the window for each `periods` of idling, since what is known of the path grows old (RFC 7661 section 4.4.2).
     ///
     /// The window stays at the initial one at least, the threshold at three quarters of the old window.
-    pub(crate) fn idle(&mut self, periods: u32, now: Micros) {
+    pub(crate) fn idle(&mut self, periods: u32) {
         let Algorithm::Cubic { cubic, .. } = &mut self.algorithm else { return };
         let least = initial_window(self.smss).min(self.cwnd);
         self.ssthresh = self.ssthresh.max(self.cwnd / 4 * 3);
         self.cwnd = self.cwnd.checked_shr(periods).unwrap_or(0).max(least);
-        cubic.pause(now);
+        cubic.restart();
     }
 }
 

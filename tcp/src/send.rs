@@ -40,6 +40,7 @@ use rack::{Path, Rack};
 use recovery::Recovery;
 use rtt::Rtt;
 use scoreboard::Scoreboard;
+use sent::Stamp;
 use timers::Timers;
 use tlp::Tlp;
 use window::Window;
@@ -76,7 +77,12 @@ pub struct Sender<S> {
     ecn: bool,
     /// The next new segment has CWR (RFC 3168 section 6.1.2).
     cwr: bool,
-    last_sent: Micros,
+    /// The end of the segment that had CWR last.
+    cwr_end: Seq,
+    /// When something went last, and its end.
+    last: (Stamp, Seq),
+    /// When the window was last halved for idling, or something went.
+    busy_at: Micros,
 }
 
 /// How far our FIN has come.
@@ -126,7 +132,9 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>> Sender<S> {
             sack: false,
             ecn: false,
             cwr: false,
-            last_sent: Micros(0),
+            cwr_end: first,
+            last: (Stamp::default(), first),
+            busy_at: Micros(0),
         }
     }
 
@@ -142,7 +150,7 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>> Sender<S> {
         } else if let Some(rtt) = agreed.rtt {
             self.rtt.sample(rtt, now);
         }
-        self.last_sent = now;
+        self.busy_at = now;
         if self.fin == Fin::Early {
             self.fin = Fin::Open;
         }

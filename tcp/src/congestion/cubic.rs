@@ -63,7 +63,9 @@ impl Cubic {
         let t = ack.now.since(epoch.start);
         let w_est = (epoch.w_est >> 16) * ONE / segment;
         if w_cubic(w_max, epoch.k, t) < w_est {
-            return u32::try_from((epoch.w_est >> 16).saturating_sub(octets)).unwrap_or(u32::MAX);
+            // The window may lie behind both curves. It follows no faster than in slow start.
+            let behind = (epoch.w_est >> 16).saturating_sub(octets);
+            return u32::try_from(behind.min(acked)).unwrap_or(u32::MAX);
         }
         // Sections 4.4 and 4.5, with the target within 1 and 1.5 windows as section 4.2 says.
         let target = w_cubic(w_max, epoch.k, t + ack.srtt).clamp(window, window + window / 2);
@@ -100,6 +102,11 @@ impl Cubic {
     /// Ends the stage by a timeout (RFC 9438 section 4.8).
     pub(super) const fn timeout(&mut self) {
         (self.epoch, self.after_timeout) = (None, true);
+    }
+
+    /// Ends the stage, since the window is another one.
+    pub(super) const fn restart(&mut self) {
+        self.epoch = None;
     }
 
     /// Takes time in which the window was not the limit out of the curve (RFC 9438 section 5.8).

@@ -1,7 +1,7 @@
 //! What an acknowledgement says: which octets have arrived, and how long that took.
 
 use super::rack::{Arrival, ticks};
-use super::sent::{FIN, PROBE, SACKED, Sent};
+use super::sent::{FIN, PROBE, SACKED, Sent, Stamp};
 use super::terms::{Acked, Acknowledgement};
 use super::{Fin, Sender};
 use crate::{Interval, Micros, Seq};
@@ -21,6 +21,8 @@ pub(super) struct News {
     /// FlightSize and pipe before it.
     pub(super) flight: u32,
     pub(super) dsack: Option<Interval>,
+    /// When the octets of the D-SACK went last, if their record is still there.
+    pub(super) dsack_at: Option<Micros>,
     /// Whether something was SACKed for the first time.
     pub(super) has_sacked: bool,
     /// Whether octets have arrived that went once, before the last expiry of the timer (RFC 5682 step 3).
@@ -30,6 +32,8 @@ pub(super) struct News {
     /// The round-trip time of the newest and the oldest segment by it, of those whose ACK it surely is.
     pub(super) newest: Option<Micros>,
     pub(super) oldest: Option<Micros>,
+    /// When the segment at SND.UNA went again, if this ACK is that of its original (RFC 3522 section 3.2).
+    pub(super) late: Option<Micros>,
     /// Whether it let a probe's octet beyond the window go again.
     pub(super) octets_freed: bool,
 }
@@ -72,7 +76,7 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>> Sender<S> {
         let Self { board, rack, rtt, recovery, fin, .. } = self;
         let mut news = News { advanced: ack.ack.since(board.una), flight: board.flight(), ..News::default() };
         let arrival = Arrival { now, echo: ack.echo, min_rtt: rtt.min() };
-        let mut newest_at = Micros(0);
+        let mut newest_at = Stamp::default();
         let mut deliver = |sent: &Sent, news: &mut News| {
             if sent.is(FIN) && sent.end() == ack.ack {
                 *fin = Fin::Acknowledged;
@@ -90,6 +94,9 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>> Sender<S> {
                 (newest_at, news.newest) = (sent.sent_at, Some(time));
             }
         };
+        news.late = board.ring.get(board.first()).and_then(|first| late(first, ack));
+        let first = ack.sack.first().and_then(|block| board.ring.get(board.find(block.start)?));
+        news.dsack_at = first.map(|sent| sent.sent_at.at());
         board.acknowledge(ack.ack, |sent| deliver(sent, &mut news));
         let blocks = ack.sack.get(..MOST_BLOCKS).unwrap_or(ack.sack);
         let Some((dsack, blocks)) = split(blocks, ack.ack, board.nxt).filter(|_| self.sack) else {
@@ -123,10 +130,12 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>> Sender<S> {
         }
     }
 
-    /// Lets the octet go again that has probed a closed window, when the window opens without having taken it.
+    /// Lets the record go again that has probed a closed window, when the window opens and the peer has not taken it.
     fn free_probe(&mut self) -> bool {
         let first = self.board.first();
-        let is_probe = self.board.ring.get(first).is_some_and(|sent| sent.is(PROBE));
+        let Some(sent) = self.board.ring.get_mut(first) else { return false };
+        let is_probe = sent.is(PROBE) || self.timers.probes > 0;
+        sent.marks &= !PROBE;
         is_probe && self.board.lose(first) > 0
     }
 
@@ -139,6 +148,16 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>> Sender<S> {
             news.delivered = self.duplicates.add(smss, self.board.totals().pipe);
         }
     }
+}
+
+/// Returns when a record went again, if an ACK advances over it and echoes a timestamp from before.
+///
+/// The echo is that of the segment at SND.UNA (RFC 7323 section 4.3), so that nothing is known of records behind it.
+fn late(first: &Sent, ack: &Acknowledgement<'_>) -> Option<Micros> {
+    let is_older = |echo: u32| echo.wrapping_sub(ticks(first.sent_at.at())).cast_signed() < 0;
+    let is_covered = !ack.ack.is_before(first.end());
+    (is_covered && first.times == 2 && !first.is(SACKED) && ack.echo.is_some_and(is_older))
+        .then_some(first.sent_at.at())
 }
 
 /// Parts D-SACK from the blocks of what has arrived (RFC 2883 section 4). Returns `None` if the option is to be ignored:

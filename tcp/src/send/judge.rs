@@ -3,7 +3,6 @@
 use super::acknowledge::News;
 use super::newreno::DUP_ACKS;
 use super::prr::{Delivery, Prr};
-use super::rack::ticks;
 use super::recovery::{Frto, Phase, Undo};
 use super::sent::Sent;
 use super::terms::Acknowledgement;
@@ -24,7 +23,7 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>> Sender<S> {
         }
         let dsack = news.dsack.filter(|_| probed != Outcome::Needless);
         self.counters.needless_octets += news.dsack.map_or(0, |dsack| u64::from(dsack.len().min(1 << 16)));
-        let was_undone = self.undo_if_needless(ack, news, now);
+        let was_undone = self.undo_if_needless(news);
         let has_recovered = self.recovery.phase != Phase::Open && !una.is_before(self.recovery.high);
         let was_open = self.recovery.phase == Phase::Open;
         if has_recovered {
@@ -35,12 +34,16 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>> Sender<S> {
         if probed == Outcome::Repaired && self.recovery.phase == Phase::Open {
             self.begin(Phase::Reducing, Cause::Loss, news);
         }
-        if ack.ece && self.ecn && self.recovery.phase == Phase::Open {
+        // The peer repeats its news until it has CWR (RFC 3168 section 6.1.3).
+        let is_old_mark = self.cwr || una.is_before(self.cwr_end);
+        if ack.ece && self.ecn && !is_old_mark && self.recovery.phase == Phase::Open {
             self.counters.marked += 1;
             self.cwr = true;
             self.begin(Phase::Reducing, Cause::Ecn, news);
         }
-        if lost > 0 && matches!(self.recovery.phase, Phase::Open | Phase::Reducing) {
+        // What was sent after the reduction and is lost as well, is the next congestion event.
+        let is_lost = lost > 0 || has_recovered && self.board.totals().lost > 0;
+        if is_lost && matches!(self.recovery.phase, Phase::Open | Phase::Reducing) {
             self.counters.recoveries += 1;
             self.begin(Phase::Recovery, Cause::Loss, news);
         }
@@ -100,7 +103,8 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>> Sender<S> {
     /// Keeps what is needed to undo a reduction.
     pub(super) fn remember(&mut self, by_timer: bool) {
         let (before, una, is_short) = (self.congestion, self.board.una, self.is_short());
-        self.recovery.undo = Some(Undo { before, una, unproved: 0, first_at: None, by_timer, is_short });
+        let unproved = self.board.totals().repeated;
+        self.recovery.undo = Some(Undo { before, una, unproved, first_at: None, by_timer, is_short });
     }
 
     /// Ends a recovery: all that was in flight when it began has arrived.
@@ -117,13 +121,11 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>> Sender<S> {
     ///
     /// Three proofs: a timestamp from before the first retransmission (RFC 3522 section 3.2), D-SACKs of all that went again
     /// (RFC 3708), and after a timeout originals that arrive behind the retransmission (RFC 5682 section 3.1, step 3).
-    fn undo_if_needless(&mut self, ack: &Acknowledgement<'_>, news: &News, now: Micros) -> bool {
+    fn undo_if_needless(&mut self, news: &News) -> bool {
         let Some(undo) = self.recovery.undo else { return false };
-        let is_older = |echo: u32| {
-            undo.first_at.is_some_and(|first| (echo.wrapping_sub(ticks(first)).cast_signed()) < 0)
-        };
-        let is_late = self.recovery.is_recovering() && news.advanced > 0 && ack.echo.is_some_and(is_older);
-        let is_disproved = news.dsack.is_some_and(|dsack| self.recovery.is_disproved(dsack));
+        let is_of_this = |at: Micros| undo.first_at.is_some_and(|first| first <= at);
+        let is_late = self.recovery.is_recovering() && news.late.is_some_and(is_of_this);
+        let is_disproved = news.dsack.is_some_and(|dsack| self.recovery.is_disproved(dsack, news.dsack_at));
         let is_needless = is_late || is_disproved || self.probe_timeout(news);
         if !is_needless {
             return false;
@@ -131,6 +133,7 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>> Sender<S> {
         self.counters.undone += 1;
         if undo.by_timer {
             self.rtt.restore();
+            self.rack.forget();
             if undo.is_short {
                 self.rtt.delay_more();
             }
@@ -140,6 +143,7 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>> Sender<S> {
         let cwnd = self.congestion.cwnd();
         self.congestion = undo.before;
         self.congestion.set_cwnd(cwnd.max(undo.before.cwnd()));
+        self.congestion.set_smss(u32::from(self.emss));
         if self.recovery.is_recovering() {
             self.board.revive();
         }
@@ -148,7 +152,6 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>> Sender<S> {
         self.recovery.frto = Frto::Off;
         self.recovery.undo = None;
         self.recovery.is_forced = false;
-        self.last_sent = self.last_sent.max(now);
         true
     }
 

@@ -44,8 +44,9 @@ impl Prr {
             let ssrb = if ack.is_safe { u64::from(smss) } else { 0 };
             (crb + ssrb).min(ssthresh - pipe)
         };
-        if self.out == 0 && sndcnt == 0 {
-            sndcnt = u64::from(smss);
+        // The first retransmission goes at once. The RFC counts segments, so that a part of one is one.
+        if self.out == 0 {
+            sndcnt = sndcnt.max(smss.into());
         }
         u32::try_from(pipe + sndcnt).unwrap_or(u32::MAX)
     }

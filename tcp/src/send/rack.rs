@@ -1,7 +1,7 @@
 //! RACK: losses found by time (RFC 8985 sections 5 and 6).
 
 use super::scoreboard::Scoreboard;
-use super::sent::Sent;
+use super::sent::{Sent, Stamp};
 use crate::{Micros, Seq};
 
 /// So many segments SACKed allow to do without a reordering window (RFC 8985's `DupThresh`).
@@ -13,7 +13,7 @@ const REO_WND_PERSIST: u8 = 16;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rack {
     /// `RACK.xmit_ts` and `RACK.end_seq`: when the newest of the segments that arrived went, and its end.
-    newest: Option<(Micros, Seq)>,
+    newest: Option<(Stamp, Seq)>,
     /// `RACK.rtt`: the round-trip time of that segment.
     rtt: Micros,
     /// `RACK.fack`: the highest end of what has arrived.
@@ -50,6 +50,11 @@ impl Rack {
         }
     }
 
+    /// Forgets which segment arrived last: it was an original, and was taken for its retransmission.
+    pub(super) const fn forget(&mut self) {
+        self.newest = None;
+    }
+
     /// Notes that a recovery was needless: what it took for lost was late.
     pub(super) const fn see_reordering(&mut self) {
         self.reordering_seen = true;
@@ -64,9 +69,9 @@ impl Rack {
         } else if end.is_before(self.fack) && !sent.is_repeated() {
             self.reordering_seen = true;
         }
-        let rtt = ack.now.since(sent.sent_at);
+        let rtt = ack.now.since(sent.sent_at.at());
         if sent.is_repeated() {
-            let is_older = |echo: u32| (echo.wrapping_sub(ticks(sent.sent_at)).cast_signed()) < 0;
+            let is_older = |echo: u32| (echo.wrapping_sub(ticks(sent.sent_at.at())).cast_signed()) < 0;
             if ack.echo.is_some_and(is_older) || ack.min_rtt.is_some_and(|min| rtt < min) {
                 return None;
             }
@@ -117,7 +122,7 @@ impl Rack {
             if !sent_after(newest, (sent.sent_at, sent.end())) {
                 return Verdict::Later;
             }
-            let until = sent.sent_at + self.rtt + reo_wnd;
+            let until = sent.sent_at.at() + self.rtt + reo_wnd;
             if now < until { Verdict::At(until) } else { Verdict::Lost }
         };
         while let Some(index) = board.oldest_repeated()
@@ -159,7 +164,7 @@ impl Rack {
         let first = board.first();
         for index in first..board.ring.len() {
             let Some(sent) = board.ring.get(index) else { break };
-            if index == first || sent.sent_at + self.rtt + reo_wnd <= now {
+            if index == first || sent.sent_at.at() + self.rtt + reo_wnd <= now {
                 board.lose(index);
             }
         }
@@ -194,8 +199,8 @@ enum Verdict {
 }
 
 /// Whether the first segment went after the second (RFC 8985's `RACK_sent_after`).
-const fn sent_after((xmit_ts1, end1): (Micros, Seq), (xmit_ts2, end2): (Micros, Seq)) -> bool {
-    xmit_ts1.0 > xmit_ts2.0 || xmit_ts1.0 == xmit_ts2.0 && end2.is_before(end1)
+fn sent_after((xmit_ts1, end1): (Stamp, Seq), (xmit_ts2, end2): (Stamp, Seq)) -> bool {
+    xmit_ts1 > xmit_ts2 || xmit_ts1 == xmit_ts2 && end2.is_before(end1)
 }
 
 /// Returns the timestamp of a point in time: ticks of 1 ms, modulo 2^32.

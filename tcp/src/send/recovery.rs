@@ -2,7 +2,7 @@
 
 use super::prr::Prr;
 use crate::congestion::Congestion;
-use crate::{Micros, Seq};
+use crate::{Interval, Micros, Seq};
 
 /// What the congestion window obeys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub(super) struct Undo {
     pub(super) before: Congestion,
     /// SND.UNA then: D-SACKs of what lies before say nothing.
     pub(super) una: Seq,
-    /// Octets sent again since that no D-SACK has called needless.
+    /// Octets sent again, those in flight then counted, that no D-SACK has called needless.
     pub(super) unproved: u32,
     /// When the first of them went again (RFC 3522's RetransmitTS).
     pub(super) first_at: Option<Micros>,
@@ -79,9 +79,16 @@ impl Recovery {
 
     /// Takes a D-SACK of octets that went again. Returns whether every retransmission of this recovery was needless
     /// (RFC 3708 section 3).
-    pub(super) fn is_disproved(&mut self, dsack: crate::Interval) -> bool {
-        let Some(undo) = &mut self.undo else { return false };
-        if undo.first_at.is_none() || dsack.start.is_before(undo.una) || undo.unproved == 0 {
+    ///
+    /// `sent_at` says when the octets went last, if they are not acknowledged yet. Those of an earlier recovery do not count.
+    pub(super) fn is_disproved(&mut self, dsack: Interval, sent_at: Option<Micros>) -> bool {
+        let Some((undo, first)) =
+            self.undo.as_mut().and_then(|undo| undo.first_at.map(|first| (undo, first)))
+        else {
+            return false;
+        };
+        let is_of_this = sent_at.map_or_else(|| !dsack.start.is_before(undo.una), |at| first <= at);
+        if !is_of_this || undo.unproved == 0 {
             return false;
         }
         undo.unproved = undo.unproved.saturating_sub(dsack.len());

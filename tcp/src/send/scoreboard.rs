@@ -1,8 +1,11 @@
 //! The scoreboard: what is in flight, has arrived, or is lost.
 
 use super::ring::Ring;
-use super::sent::{ENDS, FIN, LOST, PROBE, QUEUED, SACKED, Sent};
-use crate::{Interval, Micros, Seq, Token};
+use super::sent::{ENDS, FIN, LOST, QUEUED, SACKED, Sent, Stamp};
+use crate::{Interval, Seq, Token};
+
+/// The blocks of an ACK cut super-frames so often at most: four blocks, two edges.
+const MOST_CUTS: usize = 8;
 
 /// Sums over the records that are not acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,6 +18,8 @@ pub(super) struct Totals {
     pub(super) sacked: u32,
     /// Segments that are SACKed (RFC 8985's `RACK.segs_sacked`).
     pub(super) sacked_segments: u32,
+    /// Octets in flight that were sent again.
+    pub(super) repeated: u32,
 }
 
 impl Totals {
@@ -27,6 +32,7 @@ impl Totals {
             self.lost += len;
         } else {
             self.pipe += len;
+            self.repeated += if sent.is_repeated() { len } else { 0 };
         }
     }
 
@@ -37,6 +43,7 @@ impl Totals {
         self.lost -= one.lost;
         self.sacked -= one.sacked;
         self.sacked_segments -= one.sacked_segments;
+        self.repeated -= one.repeated;
     }
 }
 
@@ -75,9 +82,10 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>> Scoreboard<S> {
         self.ring.len() == self.done
     }
 
-    /// Whether there is no place for another record.
+    /// Whether there is no place for another record of new octets. Some are left for the cuts of an ACK's blocks.
     pub(super) fn is_full(&self) -> bool {
-        self.ring.len() >= self.ring.capacity()
+        let capacity = self.ring.capacity();
+        self.ring.len() + MOST_CUTS.min(capacity / 2) >= capacity
     }
 
     /// Returns the octets between SND.UNA and SND.NXT (RFC 5681's FlightSize).
@@ -129,7 +137,7 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>> Scoreboard<S> {
     /// Cuts a record in two, of which the first has `at` octets. Returns false if there is no place for the second.
     pub(super) fn cut(&mut self, index: usize, at: u16) -> bool {
         let Some(mut front) = self.ring.get(index).copied() else { return false };
-        if at == 0 || at >= front.len || self.is_full() {
+        if at == 0 || at >= front.len || self.ring.len() == self.ring.capacity() {
             return false;
         }
         let mut rest = front.cut(at);
@@ -199,12 +207,12 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>> Scoreboard<S> {
     }
 
     /// Notes that the record goes once more.
-    pub(super) fn resend(&mut self, index: usize, now: Micros) {
+    pub(super) fn resend(&mut self, index: usize, sent_at: Stamp) {
         self.dequeue(index);
         self.change(index, |sent| {
-            sent.marks &= !(LOST | PROBE);
+            sent.marks &= !LOST;
             sent.times = sent.times.saturating_add(1);
-            sent.sent_at = now;
+            sent.sent_at = sent_at;
         });
         self.enqueue(index);
     }

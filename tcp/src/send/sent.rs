@@ -6,7 +6,7 @@ use crate::{Micros, Seq, Token};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
     /// When they went last.
-    pub(super) sent_at: Micros,
+    pub(super) sent_at: Stamp,
     pub(super) seq: Seq,
     pub(super) token: Token,
     /// The record sent again before this one, or the own number. Of records in flight that were sent again only.
@@ -40,7 +40,7 @@ pub(super) const PROBE: u8 = 0x20;
 impl Sent {
     /// A place of the storage that holds nothing.
     pub const EMPTY: Self = Self {
-        sent_at: Micros(0),
+        sent_at: Stamp(0),
         seq: Seq(0),
         token: Token(0),
         prev: Seq(0),
@@ -51,6 +51,11 @@ impl Sent {
         marks: 0,
         times: 0,
     };
+
+    /// Returns the record of numbers that go for the first time.
+    pub(super) const fn new(seq: Seq, len: u16, marks: u8, sent_at: Stamp) -> Self {
+        Self { seq, prev: seq, next: seq, len, segment: len, marks, times: 1, sent_at, ..Self::EMPTY }
+    }
 
     /// Returns the number behind the last one.
     pub(super) fn end(&self) -> Seq {
@@ -92,6 +97,29 @@ impl Sent {
 impl Default for Sent {
     fn default() -> Self {
         Self::EMPTY
+    }
+}
+
+/// When something went, and in which order within the microsecond. RACK compares numbers only where neither differs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Stamp(u64);
+
+impl Stamp {
+    /// Returns the stamp of what goes now, after all that has gone.
+    pub(super) fn new(now: Micros) -> Self {
+        Self(now.0 << 8)
+    }
+
+    /// Returns the stamp of what goes now after this one. `is_lower` says that its number is lower, so that numbers alone
+    /// would say that it went before.
+    pub(super) fn then(self, now: Micros, is_lower: bool) -> Self {
+        let lower = if is_lower && self.0 & 0xff != 0xff { self.0 + 1 } else { self.0 };
+        Self::new(now).max(Self(lower))
+    }
+
+    /// Returns the time.
+    pub(super) const fn at(self) -> Micros {
+        Micros(self.0 >> 8)
     }
 }
 

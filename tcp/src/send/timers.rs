@@ -170,10 +170,10 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>> Sender<S> {
             return;
         }
         let period = self.rtt.rto().max(IDLE);
-        let periods = u32::try_from(now.since(self.last_sent).0 / period.0.max(1)).unwrap_or(u32::MAX);
+        let periods = u32::try_from(now.since(self.busy_at).0 / period.0.max(1)).unwrap_or(u32::MAX);
         if periods > 0 {
-            self.congestion.idle(periods, now);
-            self.last_sent = now;
+            self.congestion.idle(periods);
+            self.busy_at = now;
         }
     }
 }

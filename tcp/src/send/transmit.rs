@@ -1,11 +1,11 @@
 //! What goes next.
 
 use super::recovery::Frto;
-use super::sent::{ENDS, FIN, PROBE, Sent};
+use super::sent::{ENDS, FIN, PROBE, Sent, Stamp};
 use super::terms::{Frame, Reason, Transmit};
 use super::timers::Probe;
 use super::{Fin, Sender};
-use crate::{Micros, Token};
+use crate::{Micros, Seq};
 
 impl<S: AsRef<[Sent]> + AsMut<[Sent]>> Sender<S> {
     /// Returns what may go now, if anything. Changes nothing: what the device refuses was never sent.
@@ -108,6 +108,12 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>> Sender<S> {
         Some(Transmit::New { seq, room, ect: self.ecn, cwr: self.cwr, reason })
     }
 
+    /// Returns the stamp of a transmission that ends at `end`.
+    fn stamp(&mut self, end: Seq, now: Micros) -> Stamp {
+        self.last = (self.last.0.then(now, end.is_before(self.last.1)), end);
+        self.last.0
+    }
+
     /// Notes that new octets have gone, as [`Transmit::New`] said, in the frame. [`Sender::offer`] is due afterwards.
     pub fn sent_new(&mut self, transmit: &Transmit, frame: &Frame, now: Micros) {
         let &Transmit::New { seq, cwr, reason, .. } = transmit else { return };
@@ -117,14 +123,14 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>> Sender<S> {
         let len = u32::from(frame.len);
         let is_beyond = self.window.room(seq) < len;
         let marks = if frame.ends { ENDS } else { 0 } | if is_beyond { PROBE } else { 0 };
-        let (token, offset, segment) = (frame.token, frame.offset, frame.segment.max(1));
-        let (sent_at, len16, times) = (now, frame.len, 1);
-        let sent =
-            Sent { sent_at, seq, token, prev: seq, next: seq, len: len16, offset, segment, marks, times };
+        let mut sent = Sent::new(seq, frame.len, marks, self.stamp(seq + len, now));
+        (sent.token, sent.offset, sent.segment) = (frame.token, frame.offset, frame.segment.max(1));
         if !self.board.push(sent) {
             return;
         }
-        self.cwr &= !cwr;
+        if cwr {
+            (self.cwr, self.cwr_end) = (false, seq + len);
+        }
         self.counters.octets += u64::from(len);
         self.unsent.octets = self.unsent.octets.saturating_sub(len);
         let rest = self.unsent.first.saturating_sub(len);
@@ -149,10 +155,11 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>> Sender<S> {
         }
         self.board.cut(index, len);
         let octets = self.board.ring.get(index).map_or(0, |sent| u32::from(sent.len));
-        self.board.resend(index, now);
+        let sent_at = self.stamp(seq + octets, now);
+        self.board.resend(index, sent_at);
         if reason == Reason::Loss {
             self.board.lost_from(index);
-            self.recovery.resent(octets, now);
+            self.recovery.resent(octets, sent_at.at());
         }
         self.counters.repeated += 1;
         self.counters.repeated_octets += u64::from(octets);
@@ -166,19 +173,8 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>> Sender<S> {
     /// Notes that the FIN has gone for the first time.
     fn sent_fin(&mut self, reason: Reason, now: Micros) {
         let seq = self.board.nxt;
-        let (token, marks) = (Token(0), FIN | ENDS | if self.window.room(seq) == 0 { PROBE } else { 0 });
-        let sent = Sent {
-            sent_at: now,
-            seq,
-            token,
-            prev: seq,
-            next: seq,
-            len: 1,
-            offset: 0,
-            segment: 1,
-            marks,
-            times: 1,
-        };
+        let marks = FIN | ENDS | if self.window.room(seq) == 0 { PROBE } else { 0 };
+        let sent = Sent::new(seq, 1, marks, self.stamp(seq + 1, now));
         if self.fin == Fin::Asked && self.board.push(sent) {
             self.fin = Fin::Sent;
             self.count_probe(reason, false, now);
@@ -211,7 +207,7 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>> Sender<S> {
         if let Some(rate) = self.rate() {
             self.pacing.sent(octets, rate, u32::from(self.emss), now);
         }
-        self.last_sent = now;
+        self.busy_at = now;
         self.timers.pto = None;
         self.arm(now, false);
     }
