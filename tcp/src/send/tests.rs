@@ -1,1 +1,12 @@
-//! Tests.
+//! The sender against a model of a path and a receiver, on virtual time.
+
+mod check;
+mod direct;
+mod judge;
+mod model;
+mod path;
+mod peer;
+mod plan;
+mod sabotage;
+mod scenarios;
+mod world;
