@@ -130,7 +130,7 @@ impl Judge {
             *since = now;
         }
         let whole = Interval::new(seq, seq + len);
-        if reason == Reason::Loss && self.sacked.iter().any(|block| block.contains(whole)) {
+        if reason == Reason::Loss && !is_cut && self.sacked.iter().any(|block| block.contains(whole)) {
             return Err("the peer has told that it has it");
         }
         let is_calm = matches!(sender.recovery.phase, Phase::Open | Phase::Reducing);
