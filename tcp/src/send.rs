@@ -3,7 +3,8 @@
 //! ```text
 //! terms                         what a sender is told and answers
 //! acknowledge judge             an acknowledgement: what has arrived, what is lost, how the window changes
-//! transmit timers               what goes next, and when something is to be done
+//! transmit expire timers        what goes next, and when something is to be done
+//! fin usage counters            how far the FIN is, how much of the window was used, what was done
 //! scoreboard ring sent          records of what is in flight (RFC 2018, 6675)
 //! rack tlp recovery prr         loss and its repair (RFC 8985, 9937, 5682, 3708, 3522)
 //! newreno                       the same where the peer has no SACK (RFC 6582, 3042)
@@ -12,6 +13,8 @@
 
 mod acknowledge;
 mod counters;
+mod expire;
+mod fin;
 mod judge;
 mod newreno;
 mod pacing;
@@ -28,12 +31,14 @@ mod tests;
 mod timers;
 mod tlp;
 mod transmit;
+mod usage;
 mod window;
 
 pub use counters::SendCounters;
 pub use sent::Sent;
 pub use terms::{Acked, Acknowledgement, Agreed, Control, Frame, Reason, SendConfig, Transmit, Unsent};
 
+use fin::Fin;
 use newreno::Duplicates;
 use pacing::{Pacing, Rate};
 use rack::{Path, Rack};
@@ -43,6 +48,7 @@ use scoreboard::Scoreboard;
 use sent::Stamp;
 use timers::Timers;
 use tlp::Tlp;
+use usage::Usage;
 use window::Window;
 
 use crate::congestion::Congestion;
@@ -83,28 +89,6 @@ pub struct Sender<S> {
     last: (Stamp, Seq),
     /// When the window was last halved for idling, or something went.
     busy_at: Micros,
-}
-
-/// How far our FIN has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fin {
-    /// The connection is not established: nothing goes.
-    Early,
-    /// There may be more data.
-    Open,
-    /// It goes after what is offered.
-    Asked,
-    Sent,
-    Acknowledged,
-}
-
-/// How much of the congestion window was used in the last round trip.
-#[derive(Clone, Copy, Debug)]
-struct Usage {
-    /// The round ends when this number is acknowledged.
-    end: Seq,
-    /// The most octets in flight in this round.
-    most: u32,
 }
 
 impl<S: AsRef<[Sent]> + AsMut<[Sent]>> Sender<S> {

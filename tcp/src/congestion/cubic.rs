@@ -1,6 +1,6 @@
 //! CUBIC (RFC 9438) in integers: windows in 1/1024 of a segment, times in milliseconds.
 
-use super::{Cause, Growth};
+use super::event::{Cause, Growth};
 use crate::Micros;
 
 /// One segment.
@@ -146,7 +146,7 @@ fn cube_root(of: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::{Cubic, cube_root};
-    use crate::congestion::{Cause, Growth};
+    use crate::congestion::event::{Cause, Growth};
     use crate::{Micros, Seq};
 
     #[test]

@@ -1,6 +1,6 @@
 //! HyStart++ (RFC 9406): the end of slow start by delay, before anything is lost.
 
-use super::Growth;
+use super::event::Growth;
 use crate::{Micros, Seq};
 
 /// Constants of RFC 9406 section 4.3.
@@ -107,7 +107,7 @@ impl HyStart {
 #[cfg(test)]
 mod tests {
     use super::{HyStart, Phase};
-    use crate::congestion::Growth;
+    use crate::congestion::event::Growth;
     use crate::{Micros, Seq};
 
     const SMSS: u32 = 1000;

@@ -1,9 +1,10 @@
 //! What an acknowledgement says: which octets have arrived, and how long that took.
 
+use super::Sender;
+use super::fin::Fin;
 use super::rack::{Arrival, ticks};
 use super::sent::{FIN, PROBE, SACKED, Sent, Stamp};
 use super::terms::{Acked, Acknowledgement};
-use super::{Fin, Sender};
 use crate::{Interval, Micros, Seq};
 
 /// Round-trip times are taken from timestamps only from here on: their ticks are too coarse below.

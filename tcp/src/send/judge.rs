@@ -1,5 +1,6 @@
 //! What an acknowledgement leads to: losses, recovery and its end, and the congestion window.
 
+use super::Sender;
 use super::acknowledge::News;
 use super::newreno::DUP_ACKS;
 use super::prr::{Delivery, Prr};
@@ -7,7 +8,7 @@ use super::recovery::{Frto, Phase, Undo};
 use super::sent::Sent;
 use super::terms::Acknowledgement;
 use super::tlp::Outcome;
-use super::{Sender, Usage};
+use super::usage::Usage;
 use crate::Micros;
 use crate::congestion::{Cause, Growth};
 

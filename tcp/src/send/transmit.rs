@@ -1,10 +1,11 @@
 //! What goes next.
 
+use super::Sender;
+use super::fin::Fin;
 use super::recovery::Frto;
 use super::sent::{ENDS, FIN, PROBE, Sent, Stamp};
 use super::terms::{Frame, Reason, Transmit};
 use super::timers::Probe;
-use super::{Fin, Sender};
 use crate::{Micros, Seq};
 
 impl<S: AsRef<[Sent]> + AsMut<[Sent]>> Sender<S> {

@@ -4,9 +4,10 @@ use std::vec::Vec;
 
 use super::peer::Ack;
 use crate::Token;
+use crate::send::Sender;
+use crate::send::fin::Fin;
 use crate::send::recovery::Phase;
 use crate::send::sent::{LOST, QUEUED, Sent};
-use crate::send::{Fin, Sender};
 
 /// What is done to a sender after each event, or to each ACK before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
