@@ -33,6 +33,8 @@ pub(super) struct News {
     /// The round-trip time of the newest and the oldest segment by it, of those whose ACK it surely is.
     pub(super) newest: Option<Micros>,
     pub(super) oldest: Option<Micros>,
+    /// Whether octets that went again have arrived.
+    pub(super) has_repeated: bool,
     /// When the segment at SND.UNA went again, if this ACK is that of its original (RFC 3522 section 3.2).
     pub(super) late: Option<Micros>,
     /// Whether it let a probe's octet beyond the window go again.
@@ -86,6 +88,7 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>> Sender<S> {
                 return;
             }
             news.delivered += u32::from(sent.len);
+            news.has_repeated |= sent.is_repeated();
             news.original |= !sent.is_repeated() && !recovery.high.is_before(sent.end());
             let Some(time) = rack.deliver(sent, arrival) else { return };
             if !sent.is_repeated() {
@@ -124,7 +127,9 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>> Sender<S> {
             let rtt = Micros::from_millis(u64::from(ticks(now).wrapping_sub(echo)));
             (LEAST_BY_TIMESTAMP..Micros::from_secs(60)).contains(&rtt).then_some(rtt)
         };
-        let Some(rtt) = news.oldest.or_else(by_timestamp) else { return };
+        // An original that arrives together with a retransmission has waited for it (RFC 6298 section 3).
+        let oldest = if news.has_repeated { news.newest.filter(|_| ack.echo.is_some()) } else { news.oldest };
+        let Some(rtt) = oldest.or_else(by_timestamp) else { return };
         if !self.board.una.is_before(self.sample_from) || news.dsack.is_none() && self.rtt.backoff() > 0 {
             self.rtt.sample(rtt, now);
             self.sample_from = self.board.nxt;

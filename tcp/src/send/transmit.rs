@@ -51,7 +51,8 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>> Sender<S> {
             return None;
         }
         let (seq, room, reason) = (self.board.nxt, self.first_unsent(), Reason::TailProbe);
-        if room > 0 && room <= self.window.room(seq) && !self.board.is_full() {
+        let is_open = matches!(self.fin, Fin::Open | Fin::Asked) && !self.board.is_full();
+        if is_open && room > 0 && room <= self.window.room(seq) {
             return Some(Transmit::New { seq, room, ect: self.ecn, cwr: self.cwr, reason });
         }
         let last = self.board.ring.len().checked_sub(1)?;
@@ -96,7 +97,7 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>> Sender<S> {
     fn fresh(&self) -> Option<Transmit> {
         let (seq, reason) = (self.board.nxt, Reason::Window);
         let (first, window) = (self.first_unsent(), self.window.room(seq));
-        if self.fin == Fin::Early || self.board.is_full() {
+        if !matches!(self.fin, Fin::Open | Fin::Asked) || self.board.is_full() {
             return None;
         }
         if first == 0 {

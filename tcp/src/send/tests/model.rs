@@ -87,3 +87,25 @@ fn nothing_is_undone_where_segments_are_really_lost() {
         assert!(c.undone <= needless, "seed {seed}: {c:?}\n{plan:?}");
     }
 }
+
+/// Nothing passes for a while. Afterwards the transfer goes on at the rate of the path: it takes little longer than the
+/// outage, the wait for the timer, and slow start.
+#[test]
+fn an_outage_does_not_slow_down_what_follows() {
+    // The timer of 53 ms doubles, so that it expires after 1, 3, 7, 15 and 31 times as long.
+    for (outage, rtos) in [(50_u64, 1_u64), (200, 7), (1000, 31)] {
+        let octets = 3_000_000;
+        let mut plan = Plan::plain(octets);
+        plan.config = SendConfig::default();
+        plan.path = Path::good(Micros::from_millis(1));
+        (plan.path.rate, plan.path.queue) = (90_000, 1_000_000);
+        let mut world = World::new(&plan, 0, None);
+        let start = world.now;
+        world.plan.path.outage =
+            Some((start + Micros::from_millis(20), start + Micros::from_millis(20 + outage)));
+        world.run().unwrap();
+        let took = (world.now - start).0 / 1000;
+        let longest = 53 * rtos + 220;
+        assert!(took < longest, "{outage} ms: {took} ms for {longest}, {:?}", world.sender.counters());
+    }
+}

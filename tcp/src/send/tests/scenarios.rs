@@ -346,6 +346,7 @@ fn a_lost_fin_goes_again() {
     assert_eq!(direct.go(), [(0.0, Window)]);
     let gone = direct.wait(200);
     assert_eq!(gone.first(), Some(&(0.0, TailProbe)));
+    assert_eq!(direct.offer(1), [], "nothing goes behind a FIN");
     assert!(direct.sender.acknowledge(&ack(1, &[]), direct.now).fin && direct.sender.is_closed());
     assert_eq!((direct.sender.released(), direct.sender.next_timeout()), (None, None));
 }
