@@ -153,6 +153,9 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>> Sender<S> {
         } else if news.is_duplicate && !news.octets_freed {
             news.delivered = self.duplicates.add(smss, self.board.totals().pipe);
         }
+        if self.board.is_empty() {
+            self.duplicates.clear();
+        }
     }
 }
 

@@ -50,6 +50,13 @@ impl Rack {
         }
     }
 
+    /// Returns when a record in flight is lost, if something that went later has arrived, without any cursor.
+    #[cfg(test)]
+    pub(super) fn lost_at(&self, sent: &Sent, reo_wnd: Micros) -> Option<Micros> {
+        let is_older = self.newest.is_some_and(|newest| sent_after(newest, (sent.sent_at, sent.end())));
+        (is_older && sent.is_in_flight()).then(|| sent.sent_at.at() + self.rtt + reo_wnd)
+    }
+
     /// Forgets which segment arrived last: it was an original, and was taken for its retransmission.
     pub(super) const fn forget(&mut self) {
         self.newest = None;

@@ -3,8 +3,9 @@
 use std::vec::Vec;
 
 use crate::send::Sender;
+use crate::send::rack::Path;
 use crate::send::sent::{LOST, QUEUED, SACKED, Sent};
-use crate::{Reason, Seq, Transmit};
+use crate::{Micros, Reason, Seq, Transmit};
 
 /// Checks the state of a sender against a recount of its records.
 pub(super) fn check(sender: &Sender<Vec<Sent>>) -> Result<(), &'static str> {
@@ -59,6 +60,22 @@ pub(super) fn check(sender: &Sender<Vec<Sent>>) -> Result<(), &'static str> {
         }
     }
     queue(sender, records.iter().filter(|s| s.is(QUEUED)).count())
+}
+
+/// Checks after an ACK that all is lost that has to be (RFC 8985 section 6.2 step 5), by a walk over all records.
+pub(super) fn check_rack(sender: &Sender<Vec<Sent>>, now: Micros) -> Result<(), &'static str> {
+    if !sender.sack {
+        return Ok(());
+    }
+    // Recovery and SACKs only make the reordering window smaller.
+    let reo_wnd = sender.rack.reo_wnd(Path { is_recovering: false, segs_sacked: 0, ..sender.path() });
+    let board = &sender.board;
+    let records = (board.first()..board.ring.len()).filter_map(|index| board.ring.get(index));
+    let mut times = records.filter_map(|sent| sender.rack.lost_at(sent, reo_wnd)).peekable();
+    if times.peek().is_some() && sender.timers.reorder.is_none() {
+        return Err("nobody waits for what may be lost");
+    }
+    if times.any(|at| at <= now) { Err("what is lost by time is not found") } else { Ok(()) }
 }
 
 /// Checks the queue of what was sent again: whole, and linked both ways.

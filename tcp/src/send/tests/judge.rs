@@ -28,6 +28,8 @@ pub(super) struct Judge {
     timeouts: u64,
     /// Whether a tail probe has gone since the last ACK.
     has_probed: bool,
+    /// When SND.UNA has advanced last.
+    advanced: (Seq, Micros),
 }
 
 impl Judge {
@@ -43,6 +45,7 @@ impl Judge {
             timeout: None,
             timeouts: 0,
             has_probed: false,
+            advanced: (edge, Micros(0)),
         }
     }
 
@@ -58,11 +61,14 @@ impl Judge {
     }
 
     /// Judges what an ACK has done to the congestion window.
-    pub(super) fn after(&mut self, sender: &Sender<Vec<Sent>>) -> Verdict {
+    pub(super) fn after(&mut self, sender: &Sender<Vec<Sent>>, now: Micros) -> Verdict {
         let (una, counters, cwnd) = (sender.una(), sender.counters(), sender.cwnd());
         let before = core::mem::replace(&mut self.cwnd, cwnd);
         self.sacked.retain(|block| una.is_before(block.end));
         self.timeout = None;
+        if una != self.advanced.0 {
+            self.advanced = (una, now);
+        }
         if let Control::None(octets) = sender.config.control {
             return if cwnd == octets { Ok(()) } else { Err("a constant window changes") };
         }
@@ -95,6 +101,9 @@ impl Judge {
             return Ok(());
         }
         self.timeouts = timeouts;
+        if now - self.advanced.1 < sender.config.rto_min {
+            return Err("the timer expires early");
+        }
         let Some((at, gap)) = self.timeout else {
             self.timeout = Some((now, Micros(0)));
             return Ok(());

@@ -3,11 +3,11 @@
 use std::vec::Vec;
 
 use super::peer::Ack;
-use crate::Token;
 use crate::send::Sender;
 use crate::send::fin::Fin;
 use crate::send::recovery::Phase;
 use crate::send::sent::{LOST, QUEUED, Sent};
+use crate::{Micros, Token};
 
 /// What is done to a sender after each event, or to each ACK before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +16,12 @@ pub(super) enum Sabotage {
     NoTimer,
     /// The retransmission timer stops.
     StoppedTimer,
+    /// The retransmission timer expires at once.
+    EarlyTimer,
+    /// The reordering timer stops.
+    NoReordering,
+    /// RACK looks at nothing that went once.
+    BlindRack,
     /// The persist timer stops.
     NoPersist,
     /// The timeout does not double.
@@ -49,9 +55,12 @@ pub(super) enum Sabotage {
 }
 
 impl Sabotage {
-    pub(super) const ALL: [Self; 17] = [
+    pub(super) const ALL: [Self; 20] = [
         Self::NoTimer,
         Self::StoppedTimer,
+        Self::EarlyTimer,
+        Self::NoReordering,
+        Self::BlindRack,
         Self::NoPersist,
         Self::NoBackoff,
         Self::WideWindow,
@@ -80,11 +89,14 @@ impl Sabotage {
     }
 
     /// Changes a sender after an event.
-    pub(super) fn tamper(self, sender: &mut Sender<Vec<Sent>>) {
+    pub(super) fn tamper(self, sender: &mut Sender<Vec<Sent>>, now: Micros) {
         let first = sender.board.first();
         let has_sacked = sender.board.totals().sacked > 0;
         match self {
             Self::StoppedTimer => sender.timers.rto = None,
+            Self::EarlyTimer => sender.timers.rto = sender.timers.rto.map(|_| now),
+            Self::NoReordering => sender.timers.reorder = None,
+            Self::BlindRack => sender.board.judged = sender.nxt(),
             Self::NoPersist => (sender.timers.persist, sender.timers.probe) = (None, None),
             Self::NoBackoff => sender.rtt.restore(),
             Self::Greedy => sender.congestion.set_cwnd(sender.congestion.cwnd().saturating_mul(2)),

@@ -5,7 +5,7 @@ use std::format;
 use std::string::String;
 use std::vec::Vec;
 
-use super::check::{check, check_transmit};
+use super::check::{check, check_rack, check_transmit};
 use super::judge::Judge;
 use super::path::Random;
 use super::peer::{Ack, Data, Peer};
@@ -153,7 +153,7 @@ impl World {
             self.judge.expired(&self.sender, now).or_else(|what| self.fail(what))?;
         }
         if let Some(sabotage) = self.sabotage {
-            sabotage.tamper(&mut self.sender);
+            sabotage.tamper(&mut self.sender, self.now);
         }
         self.watch()?;
         self.pump()
@@ -205,7 +205,10 @@ impl World {
                 if acked.beyond || before + acked.octets != self.sender.una() {
                     return self.fail("the ACK was taken for something else");
                 }
-                self.judge.after(&self.sender).or_else(|what| self.fail(what))?;
+                self.judge.after(&self.sender, self.now).or_else(|what| self.fail(what))?;
+                if !self.is_trusted {
+                    check_rack(&self.sender, self.now).or_else(|what| self.fail(what))?;
+                }
                 self.release()?;
             }
         }
