@@ -82,7 +82,7 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>> Sender<S> {
         self.recovery.is_forced = true;
         self.tlp.cancel();
         self.rtt.back_off();
-        (self.timers.pto, self.timers.reorder) = (None, None);
+        self.timers.pto = None;
         self.timers.rto = Some(now + self.rtt.rto());
     }
 

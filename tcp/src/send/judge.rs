@@ -146,7 +146,7 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>> Sender<S> {
         self.congestion.set_cwnd(cwnd.max(undo.before.cwnd()));
         self.congestion.set_smss(u32::from(self.emss));
         if self.recovery.is_recovering() {
-            self.board.revive();
+            self.board.revive(self.last.0);
         }
         self.recovery.phase = Phase::Open;
         self.recovery.high = self.board.una;

@@ -244,11 +244,14 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>> Scoreboard<S> {
     }
 
     /// Takes the marks of loss from all records: none of them was lost after all.
-    pub(super) fn revive(&mut self) {
+    ///
+    /// Those that went more than once count as sent at `last`, when something went last. So the queue stays in order of time.
+    pub(super) fn revive(&mut self, last: Stamp) {
         for index in self.done..self.ring.len() {
             let Some(sent) = self.ring.get(index).copied().filter(|sent| sent.is(LOST)) else { continue };
             self.change(index, |sent| sent.marks &= !LOST);
             if sent.is_repeated() {
+                self.change(index, |sent| sent.sent_at = last);
                 self.enqueue(index);
             }
         }

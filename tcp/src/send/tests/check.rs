@@ -4,7 +4,7 @@ use std::vec::Vec;
 
 use crate::send::Sender;
 use crate::send::rack::Path;
-use crate::send::sent::{LOST, QUEUED, SACKED, Sent};
+use crate::send::sent::{LOST, QUEUED, SACKED, Sent, Stamp};
 use crate::{Micros, Reason, Seq, Transmit};
 
 /// Checks the state of a sender against a recount of its records.
@@ -59,6 +59,10 @@ pub(super) fn check(sender: &Sender<Vec<Sent>>) -> Result<(), &'static str> {
             return Err("a closed window is not probed");
         }
     }
+    let is_candidate = |sent: &Sent| sender.rack.lost_at(sent, Micros(0)).is_some();
+    if sender.sack && sender.timers.reorder.is_none() && records.iter().any(is_candidate) {
+        return Err("nobody waits for what may be lost");
+    }
     queue(sender, records.iter().filter(|s| s.is(QUEUED)).count())
 }
 
@@ -71,10 +75,7 @@ pub(super) fn check_rack(sender: &Sender<Vec<Sent>>, now: Micros) -> Result<(), 
     let reo_wnd = sender.rack.reo_wnd(Path { is_recovering: false, segs_sacked: 0, ..sender.path() });
     let board = &sender.board;
     let records = (board.first()..board.ring.len()).filter_map(|index| board.ring.get(index));
-    let mut times = records.filter_map(|sent| sender.rack.lost_at(sent, reo_wnd)).peekable();
-    if times.peek().is_some() && sender.timers.reorder.is_none() {
-        return Err("nobody waits for what may be lost");
-    }
+    let mut times = records.filter_map(|sent| sender.rack.lost_at(sent, reo_wnd));
     if times.any(|at| at <= now) { Err("what is lost by time is not found") } else { Ok(()) }
 }
 
@@ -82,12 +83,17 @@ pub(super) fn check_rack(sender: &Sender<Vec<Sent>>, now: Micros) -> Result<(), 
 fn queue(sender: &Sender<Vec<Sent>>, count: usize) -> Result<(), &'static str> {
     let board = &sender.board;
     let mut next = board.oldest_repeated();
+    let mut last = Stamp::default();
     let (mut seen, mut before): (usize, Option<Seq>) = (0, None);
     while let Some(sent) = next.and_then(|index| board.ring.get(index)) {
         seen += 1;
         if seen > count || !sent.is(QUEUED) || sent.prev != before.unwrap_or(sent.seq) {
             return Err("the queue is broken");
         }
+        if sent.sent_at < last {
+            return Err("the queue is not in order of time");
+        }
+        last = sent.sent_at;
         before = Some(sent.seq);
         next = if sent.next == sent.seq { None } else { board.find(sent.next) };
     }

@@ -55,7 +55,7 @@ impl Direct {
 
     /// Sends all that may go now, in segments.
     pub(super) fn go(&mut self) -> Vec<Gone> {
-        let mut gone = Vec::new();
+        let mut gone = std::vec![];
         while let Some(transmit) = self.sender.poll_transmit(self.now) {
             let at = |seq: Seq, reason| (f32::from(u16::try_from(seq.0 / 10).unwrap()) / 100.0, reason);
             match transmit {
@@ -102,7 +102,7 @@ impl Direct {
     /// Time passes. Returns what goes then, if timers expire.
     pub(super) fn wait(&mut self, millis: u64) -> Vec<Gone> {
         let end = self.now + Micros::from_millis(millis);
-        let mut gone = Vec::new();
+        let mut gone = std::vec![];
         while let Some(at) = self.sender.next_timeout().filter(|at| *at <= end) {
             self.now = self.now.max(at);
             self.sender.expire(self.now);

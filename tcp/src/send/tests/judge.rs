@@ -33,10 +33,10 @@ pub(super) struct Judge {
 }
 
 impl Judge {
-    pub(super) fn new(edge: Seq) -> Self {
+    pub(super) fn new(una: Seq, edge: Seq) -> Self {
         Self {
             edge,
-            sacked: Vec::new(),
+            sacked: std::vec![],
             reneged: 0,
             cwnd: u32::MAX / 2,
             flight: 0,
@@ -45,7 +45,7 @@ impl Judge {
             timeout: None,
             timeouts: 0,
             has_probed: false,
-            advanced: (edge, Micros(0)),
+            advanced: (una, Micros(0)),
         }
     }
 

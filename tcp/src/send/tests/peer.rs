@@ -95,7 +95,7 @@ impl Peer {
             sack,
             timestamps,
             nxt: first,
-            beyond: Vec::new(),
+            beyond: std::vec![],
             unread: 0,
             fin: None,
             wakes: None,
@@ -185,7 +185,7 @@ impl Peer {
         (self.due, self.ack_at, self.last_ack) = (0, None, self.nxt);
         let edge = self.nxt + self.reader.buffer.saturating_sub(self.unread);
         self.edge = if self.reader.shrinks { edge } else { self.edge.max(edge) };
-        let mut sack = Vec::new();
+        let mut sack = std::vec![];
         if self.sack {
             sack.extend(self.dsack.take().filter(|_| self.reader.dsack));
             sack.extend(self.beyond.iter().copied().take(3));

@@ -112,7 +112,7 @@ fn a_silent_path_is_asked_with_one_segment_after_ever_longer_times() {
     direct.offer(10);
     let rto = direct.sender.rtt.rto();
     assert_eq!(direct.wait(rto.0 / 1000 - 1), []);
-    let mut times = Vec::new();
+    let mut times = std::vec![];
     for _ in 0..5 {
         let before = direct.now;
         while direct.wait(1).is_empty() {}
@@ -255,7 +255,7 @@ fn a_closed_window_is_probed_with_one_octet() {
     direct.ack(2, &[]);
     assert_eq!(direct.offer(2), []);
     let first = direct.now;
-    let mut times = Vec::new();
+    let mut times = std::vec![];
     for _ in 0..4 {
         let gone = loop {
             let gone = direct.wait(1);
