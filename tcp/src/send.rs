@@ -148,9 +148,10 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>> Sender<S> {
         self.arm(now, false);
     }
 
-    /// Lets a FIN follow what was offered and will be offered of what the owner already has.
+    /// Lets a FIN follow what was offered and will be offered of what the owner already has. Does nothing before
+    /// [`Sender::established`].
     pub fn close(&mut self, now: Micros) {
-        if matches!(self.fin, Fin::Early | Fin::Open) {
+        if self.fin == Fin::Open {
             self.fin = Fin::Asked;
         }
         self.arm(now, false);

@@ -1,51 +1,16 @@
 //! The scoreboard: what is in flight, has arrived, or is lost.
 
+mod queue;
+mod totals;
+
+use totals::Totals;
+
 use super::ring::Ring;
 use super::sent::{ENDS, FIN, LOST, QUEUED, SACKED, Sent, Stamp};
 use crate::{Interval, Seq, Token};
 
 /// The blocks of an ACK cut super-frames so often at most: four blocks, two edges.
 const MOST_CUTS: usize = 8;
-
-/// Sums over the records that are not acknowledged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Totals {
-    /// Octets in flight (RFC 6675's pipe, but that octets sent again count once).
-    pub(super) pipe: u32,
-    /// Octets that are lost and not sent again.
-    pub(super) lost: u32,
-    /// Octets that are SACKed.
-    pub(super) sacked: u32,
-    /// Segments that are SACKed (RFC 8985's `RACK.segs_sacked`).
-    pub(super) sacked_segments: u32,
-    /// Octets in flight that were sent again.
-    pub(super) repeated: u32,
-}
-
-impl Totals {
-    fn add(&mut self, sent: &Sent) {
-        let len = u32::from(sent.len);
-        if sent.is(SACKED) {
-            self.sacked += len;
-            self.sacked_segments += sent.segments();
-        } else if sent.is(LOST) {
-            self.lost += len;
-        } else {
-            self.pipe += len;
-            self.repeated += if sent.is_repeated() { len } else { 0 };
-        }
-    }
-
-    fn remove(&mut self, sent: &Sent) {
-        let mut one = Self::default();
-        one.add(sent);
-        self.pipe -= one.pipe;
-        self.lost -= one.lost;
-        self.sacked -= one.sacked;
-        self.sacked_segments -= one.sacked_segments;
-        self.repeated -= one.repeated;
-    }
-}
 
 /// The records between SND.UNA and SND.NXT in order of their numbers.
 ///
@@ -154,56 +119,6 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>> Scoreboard<S> {
                 self.queue.map(|(first, last)| (first, if last == front.seq { rest.seq } else { last }));
         }
         true
-    }
-
-    fn set_prev(&mut self, of: Seq, to: Seq) {
-        if let Some(sent) = self.find(of).and_then(|index| self.ring.get_mut(index)) {
-            sent.prev = to;
-        }
-    }
-
-    fn set_next(&mut self, of: Seq, to: Seq) {
-        if let Some(sent) = self.find(of).and_then(|index| self.ring.get_mut(index)) {
-            sent.next = to;
-        }
-    }
-
-    /// Puts a record at the end of the queue of what was sent again.
-    fn enqueue(&mut self, index: usize) {
-        let Some(sent) = self.ring.get_mut(index) else { return };
-        let (seq, before) = (sent.seq, self.queue.map_or(sent.seq, |(_, last)| last));
-        sent.marks |= QUEUED;
-        (sent.prev, sent.next) = (before, seq);
-        self.set_next(before, seq);
-        self.queue = Some((self.queue.map_or(seq, |(first, _)| first), seq));
-    }
-
-    /// Takes a record out of the queue of what was sent again, if it is in it.
-    fn dequeue(&mut self, index: usize) {
-        let Some(sent) = self.ring.get_mut(index) else { return };
-        if !sent.is(QUEUED) {
-            return;
-        }
-        sent.marks &= !QUEUED;
-        let (seq, prev, next) = (sent.seq, sent.prev, sent.next);
-        let (is_first, is_last) = (prev == seq, next == seq);
-        if !is_first {
-            self.set_next(prev, if is_last { prev } else { next });
-        }
-        if !is_last {
-            self.set_prev(next, if is_first { next } else { prev });
-        }
-        self.queue = match (self.queue, is_first, is_last) {
-            (_, true, true) | (None, ..) => None,
-            (Some((_, last)), true, false) => Some((next, last)),
-            (Some((first, _)), false, true) => Some((first, prev)),
-            (queue, false, false) => queue,
-        };
-    }
-
-    /// Returns the record that was sent again longest ago and is in flight.
-    pub(super) fn oldest_repeated(&self) -> Option<usize> {
-        self.queue.and_then(|(first, _)| self.find(first))
     }
 
     /// Notes that the record goes once more.

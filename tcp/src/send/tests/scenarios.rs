@@ -386,3 +386,12 @@ fn a_super_frame_is_cut_where_a_block_ends() {
     direct.ack(8, &[]);
     assert!(!direct.sender.in_flight());
 }
+
+/// Half a round trip for a window in slow start, and what two segments take at once.
+#[test]
+fn segments_are_spread_over_the_round_trip() {
+    let mut direct = Direct::with(true, false, SendConfig::default());
+    assert_eq!(direct.offer(10).len(), 3);
+    assert_eq!(direct.wait(2).len(), 4);
+    assert_eq!(direct.wait(2).len(), 3);
+}
