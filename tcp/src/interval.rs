@@ -33,6 +33,17 @@ impl Interval {
     pub const fn contains(self, inner: Self) -> bool {
         !inner.start.is_before(self.start) && !self.end.is_before(inner.end)
     }
+
+    /// Whether two ranges have a number in common, or nothing between them.
+    pub const fn touches(self, other: Self) -> bool {
+        !self.end.is_before(other.start) && !other.end.is_before(self.start)
+    }
+
+    /// Returns the range from the earlier start to the later end.
+    #[must_use]
+    pub const fn join(self, other: Self) -> Self {
+        Self { start: self.start.min(other.start), end: self.end.max(other.end) }
+    }
 }
 
 /// The blocks of an option SACK, at most [`Self::MAX`] (RFC 2018 section 3), in the order of the option.

@@ -6,6 +6,7 @@
 //! segment options    what a header says
 //! send               the sender: what goes when, and what goes again
 //! congestion         how much may be in flight
+//! receive            the receiver: what is new, and what the peer is told of it
 //! ```
 //!
 //! Time, random numbers and storage are arguments; what is to be sent, and when the next timer runs, are results. Octets
@@ -20,6 +21,7 @@ extern crate std;
 mod congestion;
 mod interval;
 mod options;
+mod receive;
 mod segment;
 mod send;
 mod seq;
@@ -27,6 +29,7 @@ mod time;
 
 pub use interval::{Interval, SackBlocks};
 pub use options::{Options, Timestamps};
+pub use receive::{ReceiveConfig, Received, Receiver};
 pub use segment::{Ecn, Flags, Malformed, Segment};
 pub use send::{
     Acked, Acknowledgement, Agreed, Control, Frame, Reason, SendConfig, SendCounters, Sender, Sent, Transmit,
