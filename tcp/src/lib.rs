@@ -4,6 +4,8 @@
 //! seq interval       sequence numbers, ranges of them
 //! time               points in time, in microseconds
 //! segment options    what a header says
+//! config handshake   settings, and what both ends agree on
+//! timestamps isn     the clock of timestamps, numbers that nobody may guess
 //! send               the sender: what goes when, and what goes again
 //! congestion         how much may be in flight
 //! receive            the receiver: what is new, and what the peer is told of it
@@ -19,15 +21,21 @@
 extern crate std;
 
 mod congestion;
+mod config;
+mod handshake;
 mod interval;
+mod isn;
 mod options;
 mod receive;
 mod segment;
 mod send;
 mod seq;
 mod time;
+mod timestamps;
 
+pub use config::Config;
 pub use interval::{Interval, SackBlocks};
+pub use isn::{Secret, Tuple};
 pub use options::{Options, Timestamps};
 pub use receive::{ReceiveConfig, Received, Receiver};
 pub use segment::{Ecn, Flags, Malformed, Segment};

@@ -157,7 +157,7 @@ impl<I: AsMut<[Interval]>> Receiver<I> {
     ///
     /// Nothing counts behind the FIN. A FIN in front of octets that were received, or of another FIN, is none.
     fn inside(&mut self, segment: &Segment) -> Interval {
-        let edge = self.fin.unwrap_or(self.window.edge());
+        let edge = self.fin.unwrap_or_else(|| self.window.edge());
         let data = segment.seq + segment.len;
         let is_last = match self.fin {
             Some(fin) => fin == data,
