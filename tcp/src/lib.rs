@@ -8,6 +8,8 @@
 //! timestamps isn     the clock of timestamps, numbers that nobody may guess
 //! send               the sender: what goes when, and what goes again
 //! congestion         how much may be in flight
+//! listen             LISTEN and SYN-RECEIVED
+//! time_wait reset    the end, and what has no connection
 //! receive            the receiver: what is new, and what the peer is told of it
 //! ```
 //!
@@ -25,17 +27,23 @@ mod config;
 mod handshake;
 mod interval;
 mod isn;
+mod limit;
+mod listen;
 mod options;
 mod receive;
+mod reset;
 mod segment;
 mod send;
 mod seq;
 mod time;
+mod time_wait;
 mod timestamps;
 
 pub use config::Config;
 pub use interval::{Interval, SackBlocks};
 pub use isn::{Secret, Tuple};
+pub use limit::RateLimit;
+pub use listen::{HalfOpen, Listened, Opening, listen};
 pub use options::{Options, Timestamps};
 pub use receive::{ReceiveConfig, Received, Receiver};
 pub use segment::{Ecn, Flags, Malformed, Segment};
@@ -45,6 +53,7 @@ pub use send::{
 };
 pub use seq::Seq;
 pub use time::Micros;
+pub use time_wait::{TimeWait, Waited};
 
 /// What the owner of the frames calls a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
