@@ -9,6 +9,7 @@
 //! send               the sender: what goes when, and what goes again
 //! congestion         how much may be in flight
 //! listen             LISTEN and SYN-RECEIVED
+//! listen cookie      LISTEN and SYN-RECEIVED, in a record or in a cookie
 //! time_wait reset    the end, and what has no connection
 //! receive            the receiver: what is new, and what the peer is told of it
 //! ```
@@ -24,6 +25,7 @@ extern crate std;
 
 mod congestion;
 mod config;
+mod cookie;
 mod handshake;
 mod interval;
 mod isn;
@@ -40,6 +42,7 @@ mod time_wait;
 mod timestamps;
 
 pub use config::Config;
+pub use cookie::SynCookies;
 pub use interval::{Interval, SackBlocks};
 pub use isn::{Secret, Tuple};
 pub use limit::RateLimit;
