@@ -4,6 +4,7 @@
 //! seq interval       sequence numbers, ranges of them
 //! time               points in time, in microseconds
 //! segment options    what a header says
+//! header             headers of segments that go
 //! config handshake   settings, and what both ends agree on
 //! timestamps isn     the clock of timestamps, numbers that nobody may guess
 //! send               the sender: what goes when, and what goes again
@@ -27,6 +28,7 @@ mod congestion;
 mod config;
 mod cookie;
 mod handshake;
+mod header;
 mod interval;
 mod isn;
 mod limit;
@@ -43,6 +45,7 @@ mod timestamps;
 
 pub use config::Config;
 pub use cookie::SynCookies;
+pub use header::Template;
 pub use interval::{Interval, SackBlocks};
 pub use isn::{Secret, Tuple};
 pub use limit::RateLimit;
