@@ -12,6 +12,7 @@
 //! listen             LISTEN and SYN-RECEIVED
 //! listen cookie      LISTEN and SYN-RECEIVED, in a record or in a cookie
 //! time_wait reset    the end, and what has no connection
+//! state connection   RFC 9293 section 3.10: a sender, a receiver and their state
 //! receive            the receiver: what is new, and what the peer is told of it
 //! ```
 //!
@@ -24,8 +25,9 @@
 #[cfg(test)]
 extern crate std;
 
-mod congestion;
 mod config;
+mod congestion;
+mod connection;
 mod cookie;
 mod handshake;
 mod header;
@@ -39,11 +41,13 @@ mod reset;
 mod segment;
 mod send;
 mod seq;
+mod state;
 mod time;
 mod time_wait;
 mod timestamps;
 
 pub use config::Config;
+pub use connection::{Cause, Connection, Effects, Outgoing, Unreachable};
 pub use cookie::SynCookies;
 pub use header::Template;
 pub use interval::{Interval, SackBlocks};
@@ -58,6 +62,7 @@ pub use send::{
     Unsent,
 };
 pub use seq::Seq;
+pub use state::State;
 pub use time::Micros;
 pub use time_wait::{TimeWait, Waited};
 

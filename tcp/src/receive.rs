@@ -6,7 +6,6 @@ mod reassembly;
 mod tests;
 mod window;
 
-pub(crate) use delay::DEFAULT_MSS;
 pub(crate) use window::Window;
 
 use crate::{Ecn, Flags, Interval, Micros, SackBlocks, Segment, Seq};
@@ -86,6 +85,13 @@ impl<I: AsMut<[Interval]>> Receiver<I> {
         }
     }
 
+    /// Begins anew with the peer's ISN, of which nothing was known up to now.
+    pub fn synchronize(&mut self, config: &ReceiveConfig, irs: Seq, now: Micros) {
+        self.next = irs + 1;
+        self.window = Window::new(self.next, (config.window.min(config.window_max), config.window_max), now);
+        self.ack.synchronize(self.next, now);
+    }
+
     /// Notes what the handshake has agreed on: SACK, ECN, and the scale of the windows to come.
     pub const fn established(&mut self, has_sack: bool, has_ecn: bool, shift: u8) {
         self.has_sack = has_sack;
@@ -147,7 +153,7 @@ impl<I: AsMut<[Interval]>> Receiver<I> {
         } else {
             self.ahead(segment, fresh)
         };
-        if fresh != range {
+        if fresh != range || range.end != segment.end() {
             self.ack.at_once();
         }
         received
@@ -170,14 +176,21 @@ impl<I: AsMut<[Interval]>> Receiver<I> {
         Interval::new(segment.seq, data.min(edge).max(segment.seq))
     }
 
+    /// Notes a segment that is not acceptable. It gets an ACK, with a D-SACK if its octets came before.
+    pub fn refuse(&mut self, segment: &Segment) {
+        let old = Interval::new(segment.seq, (segment.seq + segment.len).min(self.next));
+        if !old.is_empty() {
+            self.note_duplicate(old);
+        }
+        self.ack.at_once();
+    }
+
     /// Returns the first part of a range that is new, and notes what is not for the next D-SACK (RFC 2883 section 4).
     fn fresh(&mut self, range: Interval) -> Interval {
         let old = Interval::new(range.start, range.end.min(self.next));
         let duplicate = if old.is_empty() { self.reassembly.duplicate(range) } else { Some(old) };
         if let Some(duplicate) = duplicate {
-            let touches = |known: &Interval| known.touches(duplicate);
-            self.duplicate =
-                Some(self.duplicate.filter(touches).map_or(duplicate, |known| known.join(duplicate)));
+            self.note_duplicate(duplicate);
             if old.is_empty() {
                 // It is known, and so this only makes the range around it the newest one.
                 self.reassembly.insert(duplicate);
@@ -185,6 +198,11 @@ impl<I: AsMut<[Interval]>> Receiver<I> {
         }
         let start = range.start.max(self.next);
         self.reassembly.missing(Interval::new(start, range.end.max(start)))
+    }
+
+    fn note_duplicate(&mut self, range: Interval) {
+        let touches = |known: &Interval| known.touches(range);
+        self.duplicate = Some(self.duplicate.filter(touches).map_or(range, |known| known.join(range)));
     }
 
     /// Takes octets that are next. An ACK goes at once if they fill a gap (RFC 5681 section 4.2) or end the stream.
@@ -275,6 +293,11 @@ impl<I: AsMut<[Interval]>> Receiver<I> {
         }
     }
 
+    /// Whether an ACK has blocks of SACK.
+    pub const fn has_blocks(&self) -> bool {
+        self.has_sack && (self.has_gap() || self.duplicate.is_some())
+    }
+
     /// Returns the blocks of SACK for an ACK: the duplicate first (RFC 2883 section 4), then what lies beyond the gap,
     /// the newest first (RFC 2018 section 4).
     pub fn blocks(&mut self) -> SackBlocks {
@@ -293,8 +316,7 @@ impl<I: AsMut<[Interval]>> Receiver<I> {
     /// still have to go.
     pub fn sent(&mut self, segment: &Segment) {
         self.window.told(self.next, segment.window);
-        let has_blocks = self.has_sack && (self.has_gap() || self.duplicate.is_some());
-        if segment.options.sack.is_empty() && has_blocks {
+        if segment.options.sack.is_empty() && self.has_blocks() {
             return;
         }
         self.duplicate = None;

@@ -107,6 +107,12 @@ impl Flags {
         self.0 & flags.0 == flags.0
     }
 
+    /// Returns the flags without these.
+    #[must_use]
+    pub const fn without(self, flags: Self) -> Self {
+        Self(self.0 & !flags.0)
+    }
+
     /// Returns the flags as the header's octet has them, ACK not set.
     pub const fn octet(self) -> u8 {
         self.0

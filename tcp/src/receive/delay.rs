@@ -31,6 +31,10 @@ impl DelayedAck {
         Self { delay, due: Due::No, last: next, segment: 0, mss, more: 0, heard_at: now }
     }
 
+    pub(crate) const fn synchronize(&mut self, next: Seq, now: Micros) {
+        (self.last, self.heard_at, self.due) = (next, now, Due::No);
+    }
+
     /// Returns the last ACK that was sent.
     pub(crate) const fn last(&self) -> Seq {
         self.last
@@ -97,4 +101,4 @@ impl DelayedAck {
 /// A peer that was silent for so long may have a congestion window of few segments, which delayed ACKs would slow down.
 const SILENCE: Micros = Micros::from_millis(200);
 /// The MSS of a peer that sends no option (RFC 9293 section 3.7.1).
-pub(crate) const DEFAULT_MSS: u16 = 536;
+const DEFAULT_MSS: u16 = 536;

@@ -198,13 +198,14 @@ fn the_window_opens_by_worthwhile_steps_and_never_shrinks() {
 fn the_window_doubles_if_half_of_it_is_used_within_a_round_trip() {
     let config = ReceiveConfig { window: 4000, window_max: 16_000, ..ReceiveConfig::default() };
     let (rtt, mut peer) = (Some(Micros::from_millis(10)), Peer::with(&config));
+    peer.receiver.established(true, false, 0);
     let mut turn = |octets: u32, millis: u64| {
         let at = peer.seen();
         peer.sends(at, at + octets);
         peer.now = peer.now + Micros::from_millis(millis);
         peer.receiver.consume(octets, rtt, peer.now);
         peer.ack();
-        peer.receiver.window.size()
+        peer.receiver.window()
     };
     assert_eq!(turn(2000, 10), 4000, "just half");
     assert_eq!(turn(1000, 5), 4000);
@@ -213,11 +214,16 @@ fn the_window_doubles_if_half_of_it_is_used_within_a_round_trip() {
     assert_eq!(turn(7000, 10), 16_000);
     assert_eq!(turn(15_000, 10), 16_000, "never beyond the limit");
     let mut peer = Peer::with(&config);
-    peer.sends(0, 3900);
-    peer.receiver.consume(3900, None, peer.now);
-    assert_eq!(peer.receiver.window.size(), 4000);
-    peer.receiver.consume(100, None, peer.now);
-    assert_eq!(peer.receiver.window.size(), 8000, "one window is a round if nothing else is known");
+    peer.receiver.established(true, false, 0);
+    peer.sends(0, 2900);
+    peer.ack();
+    peer.receiver.consume(2900, None, peer.now);
+    peer.ack();
+    assert_eq!(peer.receiver.window(), 4000);
+    peer.sends(2900, 4000);
+    peer.receiver.consume(1100, None, peer.now);
+    peer.ack();
+    assert_eq!(peer.receiver.window(), 8000, "one window is a round if nothing else is known");
 }
 
 #[test]

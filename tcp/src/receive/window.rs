@@ -97,9 +97,4 @@ impl Window {
     pub(crate) const fn freeze(&mut self, is_frozen: bool) {
         self.is_frozen = is_frozen;
     }
-
-    /// Returns the octets that may be received and not taken yet.
-    pub(crate) const fn size(&self) -> u32 {
-        self.size
-    }
 }

@@ -1,0 +1,68 @@
+//! What the time brings.
+
+use super::{Cause, Connection, Effects};
+use crate::listen::syn_timeout;
+use crate::{Interval, Micros, Sent, State};
+
+impl<S: AsRef<[Sent]> + AsMut<[Sent]>, I: AsMut<[Interval]>> Connection<S, I> {
+    /// Returns when [`Self::expire`] has to be called, and what is to be sent then. A time that is over is now.
+    pub fn next_timeout(&self) -> Option<Micros> {
+        if self.reset.is_some() {
+            return Some(Micros(0));
+        }
+        let earliest = match self.state {
+            State::Closed => return None,
+            State::SynSent | State::SynReceived => Some(self.syn_due_at()),
+            _ => {
+                let halves = [self.sender.next_timeout(), self.receiver.next_timeout(), self.probe_due_at()];
+                halves.into_iter().flatten().min()
+            }
+        };
+        [earliest, self.gives_up_at()].into_iter().flatten().min()
+    }
+
+    /// Does what the time brings (RFC 9293 section 3.10.8).
+    pub fn expire(&mut self, now: Micros) -> Effects {
+        if self.state == State::Closed {
+            return Effects::default();
+        }
+        if self.gives_up_at().is_some_and(|at| at <= now) {
+            let effects = self.abort(now);
+            return Effects { closed: Some(Cause::TimedOut), ..effects };
+        }
+        if self.sender.next_timeout().is_some_and(|at| at <= now) {
+            self.sender.expire(now);
+        }
+        Effects::default()
+    }
+
+    /// Returns when the SYN or SYN/ACK has to go (again): at once, after 1 s, and twice as long each further time (RFC 6298
+    /// rules 2.1 and 5.5).
+    pub(super) fn syn_due_at(&self) -> Micros {
+        if self.syn_times == 0 { Micros(0) } else { self.syn_sent_at + syn_timeout(self.syn_times) }
+    }
+
+    /// Returns when an idle peer is probed (next).
+    pub(super) fn probe_due_at(&self) -> Option<Micros> {
+        if self.is_waiting() || self.state == State::TimeWait {
+            return None;
+        }
+        let silence = self.config.keep_alive?;
+        Some(self.probed_at.map_or(self.heard_at + silence, |(_, last)| last + PROBE_INTERVAL.min(silence)))
+    }
+
+    /// Returns when the connection is given up unless the peer answers.
+    fn gives_up_at(&self) -> Option<Micros> {
+        let timeout = self.config.timeout?;
+        let waits_since = match self.state {
+            State::SynSent | State::SynReceived => Some(self.progress_at),
+            State::TimeWait | State::Closed => None,
+            _ if self.is_waiting() => Some(self.progress_at),
+            _ => self.probed_at.map(|(first, _)| first),
+        };
+        waits_since.map(|since| since + timeout)
+    }
+}
+
+/// How long a probe is waited for before the next one.
+const PROBE_INTERVAL: Micros = Micros::from_secs(5);
