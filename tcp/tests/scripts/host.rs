@@ -1,0 +1,230 @@
+//! The host under test: one port, one user, and no octets.
+
+use weft_tcp::{
+    Cause, Config, Connection, Effects, Frame, HalfOpen, Interval, Listened, Micros, Opening, Outgoing,
+    Secret, Segment, Sent, Seq, State, SynCookies, TimeWait, Token, Transmit, Tuple, Unsent, Waited, listen,
+};
+
+type Tcp = Connection<Vec<Sent>, Vec<Interval>>;
+
+pub(crate) struct Host {
+    pub(crate) config: Config,
+    pub(crate) iss: Seq,
+    pub(crate) role: Role,
+    /// Octets are taken as soon as they are there.
+    pub(crate) reads: bool,
+    /// Half-open connections that may be kept. One more gets a SYN cookie.
+    pub(crate) backlog: usize,
+    pub(crate) cause: Option<Cause>,
+    cookies: SynCookies,
+    secret: Secret,
+    /// Octets that wait to be sent, and those that were received and not taken.
+    unsent: u32,
+    pub(crate) unread: u32,
+    pub(crate) received: u32,
+    pub(crate) released: u32,
+    token: u32,
+    /// Segments that have gone and were not looked at.
+    pub(crate) gone: Vec<(Micros, Segment)>,
+}
+
+pub(crate) enum Role {
+    Closed,
+    Listening(Vec<HalfOpen>),
+    Open(Box<Tcp>),
+    Waiting(TimeWait),
+}
+
+impl Host {
+    pub(crate) fn new(config: Config, iss: Seq) -> Self {
+        Self {
+            config,
+            iss,
+            role: Role::Closed,
+            reads: true,
+            backlog: 8,
+            cause: None,
+            cookies: SynCookies::new(),
+            secret: Secret::new([7; 16]),
+            unsent: 0,
+            unread: 0,
+            received: 0,
+            released: 0,
+            token: 0,
+            gone: Vec::new(),
+        }
+    }
+
+    pub(crate) fn connect(&mut self, now: Micros) {
+        self.role = Role::Open(Box::new(Connection::connect(&self.config, self.iss, 0, storage(), now)));
+    }
+
+    pub(crate) fn listen(&mut self) {
+        self.role = Role::Listening(Vec::new());
+    }
+
+    pub(crate) fn connection(&mut self) -> Result<&mut Tcp, String> {
+        match &mut self.role {
+            Role::Open(connection) => Ok(connection),
+            _ => Err("there is no connection".into()),
+        }
+    }
+
+    pub(crate) fn write(&mut self, octets: u32, now: Micros) -> Result<(), String> {
+        self.unsent += octets;
+        self.offer(now)
+    }
+
+    pub(crate) fn read(&mut self, octets: u32, now: Micros) -> Result<(), String> {
+        self.unread = self.unread.checked_sub(octets).ok_or("so many are not there")?;
+        self.connection()?.consume(octets, now);
+        Ok(())
+    }
+
+    pub(crate) fn take(&mut self, effects: Effects, now: Micros) {
+        self.gone.extend(effects.reply.map(|reply| (now, reply)));
+        self.cause = effects.closed.or(self.cause);
+        self.unread += effects.received.ready;
+        self.received += effects.received.ready;
+        if self.reads && self.unread > 0 {
+            let unread = self.unread;
+            self.read(unread, now).expect("octets of a connection");
+        }
+        if let Ok(connection) = self.connection() {
+            let released = std::iter::from_fn(|| connection.released()).count();
+            self.released += u32::try_from(released).expect("a few frames");
+        }
+    }
+
+    pub(crate) fn arrive(&mut self, segment: &Segment, now: Micros) {
+        match &mut self.role {
+            Role::Closed => self.gone.extend(segment.reset().map(|reset| (now, reset))),
+            Role::Listening(_) => self.arrive_listening(segment, now),
+            Role::Open(connection) => {
+                let effects = connection.handle(segment, now);
+                self.take(effects, now);
+            }
+            Role::Waiting(record) => match record.handle(segment, now) {
+                Waited::Dropped => {}
+                Waited::Reply(reply) => self.gone.push((now, reply)),
+                Waited::Reopened(least) => {
+                    self.iss = least;
+                    self.role = Role::Listening(Vec::new());
+                    self.arrive(segment, now);
+                }
+            },
+        }
+    }
+
+    fn arrive_listening(&mut self, segment: &Segment, now: Micros) {
+        let Role::Listening(halves) = &mut self.role else { return };
+        let tuple = Tuple { local: ([10, 0, 0, 1], 80).into(), remote: ([10, 0, 0, 2], 9).into() };
+        let key = (&self.secret, &tuple);
+        let mut reply = None;
+        match halves.first().map(|half| (*half, half.handle(&self.config, segment, now))) {
+            Some((_, Opening::Dropped)) => {}
+            Some((_, Opening::Reply(segment))) => reply = Some(segment),
+            Some((_, Opening::Ended)) => halves.clear(),
+            Some((half, Opening::Opened)) => return self.accept(&half, segment, now),
+            None => match (self.cookies.check(&self.config, key, segment, now), listen(segment)) {
+                (Some(half), _) => return self.accept(&half, segment, now),
+                (None, Listened::Dropped) => {}
+                (None, Listened::Reset(reset)) => reply = Some(reset),
+                (None, Listened::Syn) if self.backlog == 0 => {
+                    reply = self.cookies.answer(&self.config, key, segment, now);
+                    self.iss = reply.map_or(self.iss, |reply| reply.seq);
+                }
+                (None, Listened::Syn) => {
+                    let mut half = HalfOpen::new(&self.config, segment, self.iss, 0, now);
+                    reply = Some(half.syn_ack(&self.config, now));
+                    half.sent(now);
+                    halves.push(half);
+                }
+            },
+        }
+        self.gone.extend(reply.map(|reply| (now, reply)));
+    }
+
+    fn accept(&mut self, half: &HalfOpen, segment: &Segment, now: Micros) {
+        let connection = Connection::accept(&self.config, half, segment, storage(), now);
+        self.role = Role::Open(Box::new(connection));
+        self.arrive(segment, now);
+    }
+
+    pub(crate) fn next_timeout(&self) -> Option<Micros> {
+        match &self.role {
+            Role::Closed => None,
+            Role::Listening(halves) => halves.iter().map(HalfOpen::next_timeout).min(),
+            Role::Open(connection) => connection.next_timeout(),
+            Role::Waiting(record) => Some(record.next_timeout()),
+        }
+    }
+
+    pub(crate) fn expire(&mut self, now: Micros) {
+        match &mut self.role {
+            Role::Closed => {}
+            Role::Listening(halves) => {
+                for half in halves.iter_mut().filter(|half| half.next_timeout() <= now) {
+                    self.gone.push((now, half.syn_ack(&self.config, now)));
+                    half.sent(now);
+                }
+            }
+            Role::Open(connection) => {
+                let effects = connection.expire(now);
+                self.take(effects, now);
+            }
+            Role::Waiting(record) if record.next_timeout() <= now => self.role = Role::Closed,
+            Role::Waiting(_) => {}
+        }
+    }
+
+    /// Sends all that may go now.
+    pub(crate) fn transmit(&mut self, now: Micros) {
+        while let Ok(connection) = self.connection() {
+            let Some(outgoing) = connection.poll_transmit(now) else { break };
+            self.send(outgoing, now);
+            assert!(self.gone.len() < 10_000, "it sends without end: {outgoing:?}");
+        }
+        if let Role::Open(connection) = &self.role {
+            if let Some(record) = connection.time_wait(now) {
+                self.role = Role::Waiting(record);
+            } else if connection.state() == State::Closed {
+                self.role = Role::Closed;
+            }
+        }
+    }
+
+    fn send(&mut self, mut outgoing: Outgoing, now: Micros) {
+        let (unsent, token) = (self.unsent, self.token);
+        let Ok(connection) = self.connection() else { return };
+        let Some(Transmit::New { room, .. }) = outgoing.transmit else {
+            connection.sent(&outgoing, None, now);
+            self.gone.push((now, outgoing.segment));
+            return;
+        };
+        let first = unsent.min(connection.emss().into());
+        let len = first.min(room);
+        outgoing.segment.len = len;
+        if len == unsent {
+            outgoing.segment.flags |= weft_tcp::Flags::PSH;
+        }
+        let len16 = u16::try_from(len).expect("a segment");
+        let frame = Frame { token: Token(token), offset: 0, len: len16, segment: len16, ends: true };
+        connection.sent(&outgoing, Some(&frame), now);
+        self.unsent -= len;
+        self.token += 1;
+        self.gone.push((now, outgoing.segment));
+        self.offer(now).expect("the connection that sends");
+    }
+
+    fn offer(&mut self, now: Micros) -> Result<(), String> {
+        let octets = self.unsent;
+        let connection = self.connection()?;
+        connection.offer(Unsent { octets, first: octets.min(connection.emss().into()) }, now);
+        Ok(())
+    }
+}
+
+fn storage() -> (Vec<Sent>, Vec<Interval>) {
+    (vec![Sent::default(); 1024], vec![Interval { start: Seq(0), end: Seq(0) }; 64])
+}
