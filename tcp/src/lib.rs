@@ -29,6 +29,8 @@ mod config;
 mod congestion;
 mod connection;
 mod cookie;
+#[doc(hidden)]
+pub mod fuzzing;
 mod handshake;
 mod header;
 mod interval;
