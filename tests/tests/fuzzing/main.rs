@@ -10,4 +10,5 @@ mod seeds;
 mod sockets;
 mod stream;
 mod talk;
+mod tcp;
 mod verbs;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use weft_tests::fuzzing;
 
-use crate::{dialogs, exs, groups, layers, scripts, sockets, talk, verbs};
+use crate::{dialogs, exs, groups, layers, scripts, sockets, talk, tcp, verbs};
 
 /// The seeds of a target: name and octets.
 pub(crate) fn read(target: &str) -> Vec<(String, Vec<u8>)> {
@@ -41,6 +41,7 @@ fn made(target: &str) -> Vec<(String, Vec<u8>)> {
         "sockets_link" | "sockets_calls" | "sockets_far" => sockets::all(target),
         "sockets_message" | "sockets_order" | "sockets_answer" | "sockets_letter" | "sockets_record"
         | "sockets_session" => talk::all(target),
+        "tcp_options" | "tcp_cookie" | "tcp_segment" => tcp::all(target),
         _ => layers::all(target),
     }
 }
@@ -148,6 +149,11 @@ fn run(target: &str, octets: &[u8]) {
         "exs_plain" => {
             let _completed = weft_exs_core::fuzzing::plain(octets);
         }
+        "tcp_options" => weft_tcp::fuzzing::options(octets),
+        "tcp_cookie" => weft_tcp::fuzzing::cookie(octets),
+        "tcp_segment" => {
+            let _reached = weft_tcp::fuzzing::segment(octets);
+        }
         "capture" => {
             let _records = weft_cli::fuzzing::capture(octets);
         }
@@ -163,7 +169,7 @@ fn run(target: &str, octets: &[u8]) {
 
 /// Octets of each seed that are changed.
 const CHANGES: usize = 40;
-const TARGETS: [&str; 25] = [
+const TARGETS: [&str; 28] = [
     "mpa_startup",
     "mpa_deframe",
     "ddp_header",
@@ -189,4 +195,7 @@ const TARGETS: [&str; 25] = [
     "exs_message",
     "exs_pair",
     "exs_plain",
+    "tcp_options",
+    "tcp_cookie",
+    "tcp_segment",
 ];
