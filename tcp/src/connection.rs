@@ -2,19 +2,21 @@
 
 mod arriving;
 mod departing;
+mod effects;
 mod icmp;
 mod timers;
 
 pub use departing::Outgoing;
+pub use effects::{Cause, Effects};
 pub use icmp::Unreachable;
 
-use crate::handshake::{Agreement, offer};
-use crate::listen::first_window;
+use crate::opening::first_window;
+use crate::opening::{Agreement, offer};
 use crate::state::Event;
 use crate::timestamps::TimestampClock;
 use crate::{
-    Agreed, Config, Flags, HalfOpen, Interval, Micros, Options, RateLimit, Received, Receiver, Segment,
-    Sender, Sent, Seq, State, TimeWait, Token, Unsent,
+    Agreed, Config, Flags, HalfOpen, Interval, Micros, Options, RateLimit, Receiver, Segment, Sender, Sent,
+    Seq, State, TimeWait, Token, Unsent,
 };
 
 /// A connection but in the states LISTEN and, after it, SYN-RECEIVED.
@@ -56,38 +58,6 @@ pub struct Connection<S, I> {
     heard_at: Micros,
     /// The first and the last probe of an idle peer since then.
     probed_at: Option<(Micros, Micros)>,
-}
-
-/// What an arriving segment, or the time, has come to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Effects {
-    /// What became of the payload.
-    pub received: Received,
-    /// An RST for the peer that belongs to no connection. It goes at once.
-    pub reply: Option<Segment>,
-    /// How many octets the peer has newly acknowledged.
-    pub acked: u32,
-    /// The connection is established.
-    pub opened: bool,
-    /// The connection is closed.
-    pub closed: Option<Cause>,
-}
-
-/// Why a connection is closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Cause {
-    /// Both sides have closed it and know that.
-    Finished,
-    /// The peer has refused it.
-    Refused,
-    /// The peer has reset it.
-    Reset,
-    /// The user has given it up.
-    Aborted,
-    /// The peer did not answer.
-    TimedOut,
-    /// ICMP says that there is no way to the peer, before the connection was established.
-    Unreachable,
 }
 
 impl<S: AsRef<[Sent]> + AsMut<[Sent]>, I: AsMut<[Interval]>> Connection<S, I> {

@@ -1,7 +1,8 @@
 //! Segments that arrive (RFC 9293 section 3.10.7).
 
-use super::{Cause, Connection, Effects};
-use crate::handshake::{Agreement, has_ecn};
+use super::Connection;
+use super::effects::{Cause, Effects};
+use crate::opening::{Agreement, has_ecn};
 use crate::state::Event;
 use crate::{Acknowledgement, Flags, Interval, Micros, Segment, Sent, Seq, State};
 

@@ -1,7 +1,8 @@
 //! What ICMP says of a connection.
 
-use super::{Cause, Connection, Effects};
-use crate::handshake::TIMESTAMPS_LEN;
+use super::Connection;
+use super::effects::{Cause, Effects};
+use crate::opening::TIMESTAMPS_LEN;
 use crate::{Interval, Micros, Sent, Seq, State};
 
 /// A message of ICMP about a segment that was sent.

@@ -1,7 +1,8 @@
 //! What the time brings.
 
-use super::{Cause, Connection, Effects};
-use crate::listen::syn_timeout;
+use super::Connection;
+use super::effects::{Cause, Effects};
+use crate::opening::syn_timeout;
 use crate::{Interval, Micros, Sent, State};
 
 impl<S: AsRef<[Sent]> + AsMut<[Sent]>, I: AsMut<[Interval]>> Connection<S, I> {

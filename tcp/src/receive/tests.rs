@@ -1,3 +1,5 @@
+//! The receiver by the sections of the RFCs, and against a list of octets.
+
 use std::vec;
 use std::vec::Vec;
 

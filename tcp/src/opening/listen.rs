@@ -1,6 +1,6 @@
 //! The states LISTEN and, after it, SYN-RECEIVED.
 
-use crate::handshake::{Agreement, has_ecn};
+use super::handshake::{Agreement, has_ecn};
 use crate::receive::Window;
 use crate::timestamps::{TimestampClock, is_before};
 use crate::{Config, Flags, Micros, Segment, Seq};

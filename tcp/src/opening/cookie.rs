@@ -1,7 +1,7 @@
 //! SYN cookies.
 
-use crate::handshake::{Agreement, Shifts, has_ecn};
-use crate::listen::first_window;
+use super::handshake::{Agreement, Shifts, has_ecn};
+use super::listen::first_window;
 use crate::receive::Window;
 use crate::timestamps::{TimestampClock, is_before};
 use crate::{Config, Flags, HalfOpen, Micros, RateLimit, Secret, Segment, Seq, Timestamps, Tuple};
