@@ -1,4 +1,6 @@
-//! Scripts in packetdrill's manner: segments and calls at points of virtual time, and the segments that have to follow.
+//! Connections from outside: scripts, and pairs on a seeded path (`pair.rs`).
+//!
+//! Scripts are in packetdrill's manner: segments and calls at points of virtual time, and the segments that have to follow.
 //!
 //! ```text
 //! == RFC 9293 section 3.5: a connection is opened
@@ -17,6 +19,8 @@
 
 mod call;
 mod host;
+mod pair;
+mod path;
 mod script;
 mod text;
 
@@ -26,7 +30,7 @@ use script::Script;
 
 #[test]
 fn every_script_is_followed() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/connection/scripts");
     let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|path| path.extension().is_some_and(|extension| extension == "pkt"));
     files.sort();

@@ -2,7 +2,8 @@
 
 use weft_tcp::{
     Cause, Config, Connection, Effects, Frame, HalfOpen, Interval, Listened, Micros, Opening, Outgoing,
-    Secret, Segment, Sent, Seq, State, SynCookies, TimeWait, Token, Transmit, Tuple, Unsent, Waited, listen,
+    Received, Secret, Segment, Sent, Seq, State, SynCookies, TimeWait, Token, Transmit, Tuple, Unsent,
+    Waited, listen,
 };
 
 type Tcp = Connection<Vec<Sent>, Vec<Interval>>;
@@ -20,10 +21,20 @@ pub(crate) struct Host {
     secret: Secret,
     /// Octets that wait to be sent, and those that were received and not taken.
     unsent: u32,
+    /// What is left of a segment whose front has gone.
+    rest: u32,
     pub(crate) unread: u32,
     pub(crate) received: u32,
     pub(crate) released: u32,
-    token: u32,
+    /// Where the octets of each frame begin, by its token.
+    pub(crate) frames: Vec<Seq>,
+    /// The device takes nothing.
+    pub(crate) is_full: bool,
+    /// Records and intervals that are lent.
+    pub(crate) records: usize,
+    pub(crate) intervals: usize,
+    /// What was taken of segments, and was not looked at.
+    pub(crate) pieces: Vec<(Seq, u32)>,
     /// Segments that have gone and were not looked at.
     pub(crate) gone: Vec<(Micros, Segment)>,
 }
@@ -47,16 +58,21 @@ impl Host {
             cookies: SynCookies::new(),
             secret: Secret::new([7; 16]),
             unsent: 0,
+            rest: 0,
             unread: 0,
             received: 0,
             released: 0,
-            token: 0,
+            frames: Vec::new(),
+            is_full: false,
+            records: 1024,
+            intervals: 64,
+            pieces: Vec::new(),
             gone: Vec::new(),
         }
     }
 
     pub(crate) fn connect(&mut self, now: Micros) {
-        self.role = Role::Open(Box::new(Connection::connect(&self.config, self.iss, 0, storage(), now)));
+        self.role = Role::Open(Box::new(Connection::connect(&self.config, self.iss, 0, self.storage(), now)));
     }
 
     pub(crate) fn listen(&mut self) {
@@ -81,7 +97,9 @@ impl Host {
         Ok(())
     }
 
-    pub(crate) fn take(&mut self, effects: Effects, now: Micros) {
+    pub(crate) fn take(&mut self, segment: Segment, effects: Effects, now: Micros) {
+        let Received { offset, len, .. } = effects.received;
+        self.pieces.extend(Some((segment.data() + offset, len)).filter(|(_, len)| *len > 0));
         self.gone.extend(effects.reply.map(|reply| (now, reply)));
         self.cause = effects.closed.or(self.cause);
         self.unread += effects.received.ready;
@@ -102,7 +120,7 @@ impl Host {
             Role::Listening(_) => self.arrive_listening(segment, now),
             Role::Open(connection) => {
                 let effects = connection.handle(segment, now);
-                self.take(effects, now);
+                self.take(*segment, effects, now);
             }
             Role::Waiting(record) => match record.handle(segment, now) {
                 Waited::Dropped => {}
@@ -146,7 +164,7 @@ impl Host {
     }
 
     fn accept(&mut self, half: &HalfOpen, segment: &Segment, now: Micros) {
-        let connection = Connection::accept(&self.config, half, segment, storage(), now);
+        let connection = Connection::accept(&self.config, half, segment, self.storage(), now);
         self.role = Role::Open(Box::new(connection));
         self.arrive(segment, now);
     }
@@ -171,7 +189,7 @@ impl Host {
             }
             Role::Open(connection) => {
                 let effects = connection.expire(now);
-                self.take(effects, now);
+                self.take(Segment::new(Seq(0), None), effects, now);
             }
             Role::Waiting(record) if record.next_timeout() <= now => self.role = Role::Closed,
             Role::Waiting(_) => {}
@@ -182,6 +200,9 @@ impl Host {
     pub(crate) fn transmit(&mut self, now: Micros) {
         while let Ok(connection) = self.connection() {
             let Some(outgoing) = connection.poll_transmit(now) else { break };
+            if self.is_full {
+                break;
+            }
             self.send(outgoing, now);
             assert!(self.gone.len() < 10_000, "it sends without end: {outgoing:?}");
         }
@@ -195,36 +216,59 @@ impl Host {
     }
 
     fn send(&mut self, mut outgoing: Outgoing, now: Micros) {
-        let (unsent, token) = (self.unsent, self.token);
-        let Ok(connection) = self.connection() else { return };
-        let Some(Transmit::New { room, .. }) = outgoing.transmit else {
-            connection.sent(&outgoing, None, now);
-            self.gone.push((now, outgoing.segment));
-            return;
-        };
-        let first = unsent.min(connection.emss().into());
-        let len = first.min(room);
-        outgoing.segment.len = len;
-        if len == unsent {
-            outgoing.segment.flags |= weft_tcp::Flags::PSH;
+        if let Some(Transmit::Again { seq, token, offset, .. }) = outgoing.transmit {
+            let begins_at = self.frames[token.0 as usize];
+            assert_eq!(begins_at + u32::from(offset), seq, "other octets go again");
         }
-        let len16 = u16::try_from(len).expect("a segment");
-        let frame = Frame { token: Token(token), offset: 0, len: len16, segment: len16, ends: true };
-        connection.sent(&outgoing, Some(&frame), now);
-        self.unsent -= len;
-        self.token += 1;
+        let frame = match outgoing.transmit {
+            Some(Transmit::New { seq, room, .. }) => Some(self.frame(&mut outgoing.segment, seq, room)),
+            _ => None,
+        };
+        if let Ok(connection) = self.connection() {
+            connection.sent(&outgoing, frame.as_ref(), now);
+        }
         self.gone.push((now, outgoing.segment));
-        self.offer(now).expect("the connection that sends");
+        if frame.is_some() {
+            self.offer(now).expect("the connection that sends");
+        }
+    }
+
+    /// Takes the next segment, or as much of it as there is room for, out of what waits.
+    fn frame(&mut self, segment: &mut Segment, seq: Seq, room: u32) -> Frame {
+        let first = self.first();
+        let len = first.min(room);
+        segment.len = len;
+        if len == self.unsent {
+            segment.flags |= weft_tcp::Flags::PSH;
+        }
+        // The rest of a segment whose front has gone lies in the same frame.
+        if self.rest == 0 {
+            self.frames.push(seq);
+        }
+        let begins_at = *self.frames.last().expect("the frame of this segment");
+        let number = |number: u32| u16::try_from(number).expect("a place in a frame");
+        let token = Token(u32::try_from(self.frames.len() - 1).expect("a few frames"));
+        self.unsent -= len;
+        self.rest = (if self.rest > 0 { self.rest } else { first }) - len;
+        let (offset, ends) = (number(seq.since(begins_at)), self.rest == 0);
+        Frame { token, offset, len: number(len), segment: number(len), ends }
+    }
+
+    /// Returns the octets of the first segment that waits.
+    fn first(&mut self) -> u32 {
+        let (unsent, rest) = (self.unsent, self.rest);
+        let emss = self.connection().map_or(0, |connection| u32::from(connection.emss()));
+        if rest > 0 { rest.min(emss) } else { unsent.min(emss) }
     }
 
     fn offer(&mut self, now: Micros) -> Result<(), String> {
-        let octets = self.unsent;
-        let connection = self.connection()?;
-        connection.offer(Unsent { octets, first: octets.min(connection.emss().into()) }, now);
+        let (octets, first) = (self.unsent, self.first());
+        self.connection()?.offer(Unsent { octets, first }, now);
         Ok(())
     }
-}
 
-fn storage() -> (Vec<Sent>, Vec<Interval>) {
-    (vec![Sent::default(); 1024], vec![Interval { start: Seq(0), end: Seq(0) }; 64])
+    fn storage(&self) -> (Vec<Sent>, Vec<Interval>) {
+        let nothing = Interval { start: Seq(0), end: Seq(0) };
+        (vec![Sent::default(); self.records], vec![nothing; self.intervals])
+    }
 }

@@ -3,6 +3,7 @@
 //! | line | meaning |
 //! |---|---|
 //! | `set NAME VALUE` | a setting, before anything else |
+//! | `open RTT MSS WINDOW OPTIONS` | a peer opens a connection; the round trip in ms |
 //! | `listen`, `connect`, `write OCTETS`, `read OCTETS`, `close`, `abort` | calls of the user |
 //! | `icmp too-big MSS NUMBER`, `icmp hard NUMBER`, `icmp soft NUMBER` | a message that quotes the segment with this number |
 //! | `freeze`, `thaw`, `renege` | lack of memory |
@@ -10,7 +11,7 @@
 //! | `received OCTETS`, `released FRAMES` | what has come in order, and what is acknowledged, in all |
 //! | `wait` | nothing: silence up to here |
 
-use weft_tcp::{Micros, Unreachable};
+use weft_tcp::{Micros, Segment, Seq, Unreachable};
 
 use crate::host::{Host, Role};
 use crate::text::number;
@@ -25,11 +26,11 @@ pub(crate) fn call(host: &mut Host, text: &str, now: Micros) -> Result<(), Strin
         ["read", octets] => host.read(number(octets)?, now)?,
         ["close"] => {
             let effects = host.connection()?.close(now);
-            host.take(effects, now);
+            host.take(Segment::new(Seq(0), None), effects, now);
         }
         ["abort"] => {
             let effects = host.connection()?.abort(now);
-            host.take(effects, now);
+            host.take(Segment::new(Seq(0), None), effects, now);
         }
         ["icmp", "too-big", mss, quoted] => icmp(host, Unreachable::TooBig(number(mss)?), quoted, now)?,
         ["icmp", "hard", quoted] => icmp(host, Unreachable::Hard, quoted, now)?,
@@ -79,7 +80,7 @@ fn set(host: &mut Host, name: &str, value: &str) -> Result<(), String> {
 fn icmp(host: &mut Host, what: Unreachable, quoted: &str, now: Micros) -> Result<(), String> {
     let quoted = host.iss + number::<u32>(quoted)?;
     let effects = host.connection()?.icmp(quoted, what, now);
-    host.take(effects, now);
+    host.take(Segment::new(Seq(0), None), effects, now);
     Ok(())
 }
 

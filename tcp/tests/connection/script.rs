@@ -61,6 +61,10 @@ impl Run {
         let (time, what) = line.split_once(char::is_whitespace).ok_or("no time")?;
         let time = self.now + micros(time).ok_or("no time")?;
         let what = what.trim();
+        if let Some(peer) = what.strip_prefix("open ") {
+            self.advance(time);
+            return self.open(peer);
+        }
         if let Some(segment) = what.strip_prefix("> ") {
             return self.expect(segment, time);
         }
@@ -83,6 +87,18 @@ impl Run {
         }
         self.host.transmit(self.now);
         Ok(())
+    }
+
+    /// Lets a peer open a connection: `RTT-IN-MS MSS WINDOW OPTIONS`.
+    fn open(&mut self, peer: &str) -> Result<(), String> {
+        let mut words = peer.splitn(4, ' ');
+        let mut word = || words.next().unwrap_or_default();
+        let (rtt, mss, window, options) = (word(), word(), word(), word());
+        let stamps = options.find("TS").and_then(|at| options.get(at..)).unwrap_or_default();
+        self.follow("+0 listen")?;
+        self.follow(&format!("+0 < S 0:0(0) win {window} <mss {mss},{options}>"))?;
+        self.follow("+0 > S. 0:0(0) ack 1")?;
+        self.follow(&format!("+0.{rtt:0>3} < . 1:1(0) ack 1 win {window} <{stamps}>"))
     }
 
     /// Lets the time pass. What happens on the way is done at its time.
