@@ -221,8 +221,8 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>, I: AsMut<[Interval]>> Connection<S, I> {
     /// Enters ESTABLISHED. `segment` has acknowledged the SYN.
     fn establish(&mut self, segment: &Segment, rtt: Option<Micros>, now: Micros) {
         self.state = self.state.after(Event::Opened);
-        let Agreement { sack, ecn, shifts, .. } = self.agreement;
-        self.receiver.established(sack, ecn, shifts.map_or(0, |shifts| shifts.receive));
+        let Agreement { mss, sack, ecn, shifts, .. } = self.agreement;
+        self.receiver.established(mss, sack, ecn, shifts.map_or(0, |shifts| shifts.receive));
         let agreed = Agreed {
             emss: self.agreement.emss(),
             sack,

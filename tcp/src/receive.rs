@@ -92,8 +92,9 @@ impl<I: AsMut<[Interval]>> Receiver<I> {
         self.ack.synchronize(self.next, now);
     }
 
-    /// Notes what the handshake has agreed on: SACK, ECN, and the scale of the windows to come.
-    pub const fn established(&mut self, has_sack: bool, has_ecn: bool, shift: u8) {
+    /// Notes what the handshake has agreed on: the MSS, SACK, ECN, and the scale of the windows to come.
+    pub fn established(&mut self, mss: u16, has_sack: bool, has_ecn: bool, shift: u8) {
+        self.ack.established(mss);
         self.has_sack = has_sack;
         self.has_ecn = has_ecn;
         self.window.scale(shift);
@@ -316,11 +317,11 @@ impl<I: AsMut<[Interval]>> Receiver<I> {
     /// still have to go.
     pub fn sent(&mut self, segment: &Segment) {
         self.window.told(self.next, segment.window);
-        if segment.options.sack.is_empty() && self.has_blocks() {
-            return;
+        let has_told = !segment.options.sack.is_empty() || !self.has_blocks();
+        if has_told {
+            self.duplicate = None;
         }
-        self.duplicate = None;
-        self.ack.sent(self.next);
+        self.ack.sent(self.next, has_told);
     }
 
     /// For lack of memory: keeps the window's edge where it is, and takes nothing beyond a gap any more.

@@ -159,7 +159,8 @@ impl HalfOpen {
         let mut ack =
             Segment { window: first_window(config), ..Segment::new(self.iss + 1, Some(self.irs + 1)) };
         if let Some(shifts) = self.agreement.shifts {
-            ack.window >>= shifts.receive;
+            // Rounded up: rounding down would take back what the SYN/ACK has promised.
+            ack.window = ack.window.div_ceil(1 << shifts.receive);
         }
         ack.options.timestamps = self.agreement.timestamps.then(|| self.clock(now).stamp(now));
         Opening::Reply(ack)
@@ -260,7 +261,7 @@ mod tests {
         assert_eq!(opening(ack(100, 1, 40)), Opening::Reply(reset));
         let Opening::Reply(challenge) = opening(ack(99, 0, 40)) else { panic!("before the window") };
         assert_eq!((challenge.seq, challenge.ack, challenge.flags), (Seq(0), Some(Seq(100)), Flags::NONE));
-        assert_eq!(challenge.window, 511);
+        assert_eq!(challenge.window, 512);
         assert_eq!(opening(ack(100, 0, 39)), Opening::Reply(challenge), "PAWS");
         assert_eq!(opening(Segment::new(Seq(100), Some(Seq(0)))), Opening::Dropped, "no timestamps");
         assert_eq!(opening(Segment { ack: None, ..ack(100, 0, 40) }), Opening::Dropped);

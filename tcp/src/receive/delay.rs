@@ -10,7 +10,8 @@ pub(crate) struct DelayedAck {
     due: Due,
     /// Last.ACK.sent.
     last: Seq,
-    /// The peer's segment: the longest payload up to now, at most the MSS that it was told.
+    /// The peer's segment: the longest payload up to now, at least what a peer without options sends, or its MSS if that
+    /// is less, and at most the MSS that it was told.
     segment: u16,
     mss: u16,
     /// ACKs that go besides the next one.
@@ -28,7 +29,7 @@ enum Due {
 
 impl DelayedAck {
     pub(crate) const fn new(next: Seq, mss: u16, delay: Micros, now: Micros) -> Self {
-        Self { delay, due: Due::No, last: next, segment: 0, mss, more: 0, heard_at: now }
+        Self { delay, due: Due::No, last: next, segment: mss, mss, more: 0, heard_at: now }
     }
 
     pub(crate) const fn synchronize(&mut self, next: Seq, now: Micros) {
@@ -40,9 +41,14 @@ impl DelayedAck {
         self.last
     }
 
+    /// Notes the MSS that both sides have agreed on. Short messages say nothing of the peer's segments.
+    pub(crate) fn established(&mut self, mss: u16) {
+        self.segment = mss.min(DEFAULT_MSS);
+    }
+
     /// Returns the length of the peer's segments.
-    pub(crate) fn segment(&self) -> u32 {
-        u32::from(if self.segment == 0 { DEFAULT_MSS.min(self.mss) } else { self.segment })
+    pub(crate) const fn segment(&self) -> u32 {
+        self.segment as u32
     }
 
     /// Notes octets that came in order, up to `next`. Two segments' octets are acknowledged without delay (SHLD-19 in
@@ -72,11 +78,13 @@ impl DelayedAck {
         self.due = Due::Now;
     }
 
-    /// Notes that a segment acknowledges `next`.
-    pub(crate) const fn sent(&mut self, next: Seq) {
+    /// Notes that a segment acknowledges `next`. It has told everything, or an ACK is still due.
+    pub(crate) const fn sent(&mut self, next: Seq, has_told: bool) {
         self.last = next;
-        self.due = if self.more > 0 { Due::Now } else { Due::No };
-        self.more = self.more.saturating_sub(1);
+        if has_told {
+            self.due = if self.more > 0 { Due::Now } else { Due::No };
+            self.more = self.more.saturating_sub(1);
+        }
     }
 
     /// Whether an ACK has to go now.

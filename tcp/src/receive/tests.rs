@@ -21,7 +21,7 @@ impl Peer {
     fn with(config: &ReceiveConfig) -> Self {
         let nothing = [Interval::new(Seq(0), Seq(0)); 64];
         let mut receiver = Receiver::new(config, 1000, Seq(999), nothing, Micros(0));
-        receiver.established(true, false, 7);
+        receiver.established(1000, true, false, 7);
         let mut peer = Self { receiver, now: Micros(0) };
         peer.ack();
         peer
@@ -129,7 +129,7 @@ fn the_second_segment_is_acknowledged_at_once_and_one_alone_later() {
 #[test]
 fn without_sack_each_segment_out_of_order_gets_an_ack() {
     let mut peer = Peer::new();
-    peer.receiver.established(false, false, 7);
+    peer.receiver.established(1000, false, false, 7);
     for index in 1..4 {
         peer.sends(index * 1000, (index + 1) * 1000);
     }
@@ -200,7 +200,7 @@ fn the_window_opens_by_worthwhile_steps_and_never_shrinks() {
 fn the_window_doubles_if_half_of_it_is_used_within_a_round_trip() {
     let config = ReceiveConfig { window: 4000, window_max: 16_000, ..ReceiveConfig::default() };
     let (rtt, mut peer) = (Some(Micros::from_millis(10)), Peer::with(&config));
-    peer.receiver.established(true, false, 0);
+    peer.receiver.established(1000, true, false, 0);
     let mut turn = |octets: u32, millis: u64| {
         let at = peer.seen();
         peer.sends(at, at + octets);
@@ -216,7 +216,7 @@ fn the_window_doubles_if_half_of_it_is_used_within_a_round_trip() {
     assert_eq!(turn(7000, 10), 16_000);
     assert_eq!(turn(15_000, 10), 16_000, "never beyond the limit");
     let mut peer = Peer::with(&config);
-    peer.receiver.established(true, false, 0);
+    peer.receiver.established(1000, true, false, 0);
     peer.sends(0, 2900);
     peer.ack();
     peer.receiver.consume(2900, None, peer.now);
@@ -251,7 +251,7 @@ fn without_memory_nothing_is_taken_ahead_and_the_edge_stays() {
 #[test]
 fn congestion_is_echoed_until_the_sender_has_reduced() {
     let mut peer = Peer::new();
-    peer.receiver.established(true, true, 7);
+    peer.receiver.established(1000, true, true, 7);
     let mut send = |ecn, flags| {
         let at = peer.receiver.next();
         let segment = Segment { len: 10, ecn, flags, ..Segment::new(at, None) };
@@ -281,7 +281,7 @@ proptest! {
         let base = Seq(start);
         let intervals = vec![Interval::new(base, base); places];
         let mut receiver = Receiver::new(&config, 10, base - 1, intervals, Micros(0));
-        receiver.established(true, false, 0);
+        receiver.established(10, true, false, 0);
         let mut ack = Segment::new(Seq(0), None);
         receiver.fill(&mut ack);
         receiver.sent(&ack);
