@@ -1,8 +1,11 @@
-//! A Send from one RDMAP endpoint to another, over DDP and marked MPA, without std and without an allocator.
+//! A Send from one RDMAP endpoint to another, over DDP and marked MPA, and two TCP connections, without std and without
+//! an allocator.
 //!
-//! The library builds, which is the proof. A C program can be linked with it alone and call [`weft_loopback`].
+//! The library builds, which is the proof. A C program can be linked with it alone and call [`weft_loopback`] and [`tcp::weft_tcp_pair`].
 
 #![no_std]
+
+mod tcp;
 
 use core::panic::PanicInfo;
 
