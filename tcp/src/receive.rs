@@ -333,7 +333,6 @@ impl<I: AsMut<[Interval]>> Receiver<I> {
     /// For lack of memory: forgets what lies beyond a gap, as RFC 2018 section 8 allows. The owner drops it, too.
     pub fn renege(&mut self) {
         self.reassembly.clear();
-        self.fin = self.fin.filter(|fin| fin.is_before(self.next));
     }
 
     /// Exchanges the storage of intervals for a larger one.

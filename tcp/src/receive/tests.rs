@@ -244,7 +244,8 @@ fn without_memory_nothing_is_taken_ahead_and_the_edge_stays() {
     peer.receiver.renege();
     assert_eq!(peer.ack(), (2000, vec![]));
     assert_eq!(peer.sends(2000, 6000), taken(0, 4000, 4000));
-    assert!(!peer.receiver.is_finished(), "the FIN is forgotten, too");
+    assert!(!peer.receiver.is_finished(), "the FIN has to come again");
+    assert!(peer.sends_with(6000, 6000, Flags::FIN).fin);
 }
 
 /// RFC 3168 section 6.1.3.
