@@ -196,6 +196,17 @@ fn the_window_opens_by_worthwhile_steps_and_never_shrinks() {
     assert_eq!(peer.receiver.window(), 1200 / 128 * 128);
 }
 
+/// RFC 7323 section 2.3: 1 GiB at most.
+#[test]
+fn no_window_is_so_large_that_old_numbers_lie_in_it() {
+    let mut peer =
+        Peer::with(&ReceiveConfig { window: u32::MAX, window_max: u32::MAX, ..ReceiveConfig::default() });
+    peer.receiver.established(1000, true, false, 14);
+    peer.ack();
+    assert_eq!(peer.receiver.window(), 65_535 << 14);
+    assert!(!peer.receiver.accepts(&Segment { len: 1, ..Segment::new(Seq(1000) + (1 << 30), None) }));
+}
+
 #[test]
 fn the_window_doubles_if_half_of_it_is_used_within_a_round_trip() {
     let config = ReceiveConfig { window: 4000, window_max: 16_000, ..ReceiveConfig::default() };

@@ -21,8 +21,10 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Returns a window for which the peer knows nothing yet. `next` is RCV.NXT.
-    pub(crate) const fn new(next: Seq, (size, max): (u32, u32), now: Micros) -> Self {
+    /// Returns a window for which the peer knows nothing yet. `next` is RCV.NXT. No window is larger than 1 GiB, so that
+    /// numbers beyond it are told from old ones (RFC 7323 section 2.3).
+    pub(crate) fn new(next: Seq, (size, max): (u32, u32), now: Micros) -> Self {
+        let (size, max) = (size.min(MAX), max.min(MAX));
         let edge = next;
         Self { edge, read: next, size, max, shift: 0, is_frozen: false, mark: next, marked_at: now }
     }
@@ -98,3 +100,5 @@ impl Window {
         self.is_frozen = is_frozen;
     }
 }
+
+const MAX: u32 = 1 << 30;
