@@ -36,7 +36,7 @@ impl AsyncChannel {
 
     /// Blocks until there is an event, at most for `timeout`, and returns it.
     pub fn wait(&self, timeout: Option<Duration>) -> Option<AsyncEvent> {
-        self.device.wait_until(self.as_fd(), Until::timeout(timeout).into(), || (), || self.queue().pop())
+        self.device.wait_until(self.as_fd(), Until::timeout(timeout), || (), || self.queue().pop())
     }
 
     fn queue(&self) -> &AsyncQueue {

@@ -235,7 +235,7 @@ impl CompChannel {
     /// As [`Self::wait`], as long as `until` says.
     pub fn wait_until(&self, until: Until<'_>) -> Option<CqId> {
         let hold = || self.channel.hold();
-        self.device.wait_until(self.channel.as_fd(), until.into(), hold, || self.channel.pop())
+        self.device.wait_until(self.channel.as_fd(), until, hold, || self.channel.pop())
     }
 }
 

@@ -53,7 +53,7 @@ impl EventChannel {
     pub fn wait(&self, timeout: Option<Duration>) -> Option<CmEvent> {
         self.device.wait_until(
             self.channel.as_fd(),
-            Until::timeout(timeout).into(),
+            Until::timeout(timeout),
             || self.channel.hold(),
             || self.pop(),
         )

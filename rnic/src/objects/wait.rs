@@ -51,10 +51,10 @@ impl Device {
     ///
     /// Of several threads that wait for events of a device, the first one drives. A thread that waits all the time
     /// would keep the others from it: better it sleeps by poll(2) on the descriptors of its channels.
-    pub fn wait_until<T, H>(
+    pub fn wait_until<'a, T, H>(
         &self,
         fd: BorrowedFd<'_>,
-        patience: Patience<'_>,
+        patience: impl Into<Patience<'a>>,
         hold: impl Fn() -> H,
         mut take: impl FnMut() -> Option<T>,
     ) -> Option<T> {
@@ -67,7 +67,7 @@ impl Device {
         let stay = lead.filter(|_| progress.has_threads()).map(|lead| lead.stay());
         let drives = progress.calls_drive() || stay.as_ref().is_some_and(Stay::leads);
         let driven = if drives { std::slice::from_ref(self) } else { &[] };
-        let event = sleep_until(driven, fd, patience, hold, take);
+        let event = sleep_until(driven, fd, patience.into(), hold, take);
         drop(stay);
         if progress.calls_drive() {
             // Another sleeper may have counted on this thread to go on driving.
@@ -85,7 +85,7 @@ impl Device {
         mut take: impl FnMut() -> Option<T>,
     ) -> Option<T> {
         if let [only] = devices {
-            return only.wait_until(fd, until.into(), hold, take);
+            return only.wait_until(fd, until, hold, take);
         }
         if let Some(event) = take() {
             return Some(event);
