@@ -6,7 +6,7 @@ use std::time::Duration;
 /// How a thread waits for the end of an operation, or for events of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Waiting {
-    /// It drives the device without a sleep for 20 microseconds at first, as long as a round trip takes, and then
+    /// It drives the device without a sleep for 50 microseconds at first, as long as a round trip takes, and then
     /// sleeps.
     #[default]
     Adaptive,
@@ -24,7 +24,7 @@ impl Waiting {
     /// Returns how long a thread does not sleep.
     pub(crate) const fn spin(self) -> Duration {
         match self {
-            Self::Adaptive => Duration::from_micros(20),
+            Self::Adaptive => Duration::from_micros(50),
             Self::Notify => Duration::ZERO,
             Self::BusyPoll => Duration::MAX,
         }

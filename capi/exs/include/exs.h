@@ -148,7 +148,7 @@ int exs_qdelete(exs_qhandle_t q);
 #define EXS_QATTR_WAIT 3   /* how exs_qdequeue() waits: EXS_WAIT_... */
 #define EXS_QATTR_SIGNAL 4 /* ENOTSUP: use exs_qfd() with F_SETSIG */
 
-#define EXS_WAIT_ADAPTIVE 0  /* spins for 20 microseconds, and then sleeps: the default */
+#define EXS_WAIT_ADAPTIVE 0  /* spins for 50 microseconds, and then sleeps: the default */
 #define EXS_WAIT_NOTIFY 1    /* sleeps at once */
 #define EXS_WAIT_BUSY_POLL 2 /* does not sleep */
 
