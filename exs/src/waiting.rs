@@ -12,7 +12,7 @@ pub enum Waiting {
     Adaptive,
     /// It sleeps at once.
     Notify,
-    /// It does not sleep. A core is busy as long as it waits.
+    /// It does not sleep, unless another thread drives the device. A core is busy as long as it waits.
     BusyPoll,
 }
 

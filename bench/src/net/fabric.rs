@@ -1,11 +1,9 @@
 //! libfabric's `fi_pingpong` over its tcp or its shm provider.
 
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use super::Outcome;
-use super::programs::{Programs, Run, Trip};
-use super::scene::Scene;
-use crate::case::Trouble;
+use super::programs::{Programs, Run, Trip, find};
 
 /// The provider that carries libfabric's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,10 +16,7 @@ pub(crate) enum Provider {
 
 /// Returns messages of `size` octets back and forth, if the program is installed.
 pub(super) fn fabric(provider: Provider, size: usize) -> Outcome<Programs> {
-    let found = Command::new(PROGRAM).arg("-h").stdout(Stdio::null()).stderr(Stdio::null()).status();
-    if let Err(error) = found {
-        return Err(Trouble::Skipped(format!("{PROGRAM} (Debian: libfabric-bin): {error}")));
-    }
+    find(PROGRAM, "libfabric-bin")?;
     let command = move |run: &Run| {
         let [provider, endpoint] = match provider {
             Provider::Tcp => ["tcp", "msg"],
@@ -35,7 +30,7 @@ pub(super) fn fabric(provider: Provider, size: usize) -> Outcome<Programs> {
     };
     // The program counts each message as a transfer.
     let trip = Trip { size, transfers: 2, counted: 1 };
-    Ok(Programs { scene: Scene::loopback(), name: PROGRAM, command: Box::new(command), trip, trips: 0 })
+    Ok(Programs::new(PROGRAM, trip, command))
 }
 
 const PROGRAM: &str = "fi_pingpong";

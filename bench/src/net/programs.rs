@@ -12,12 +12,12 @@ use crate::case::{Effort, Sample, Side, Trouble};
 
 /// Two processes of a program on loopback.
 pub(crate) struct Programs {
-    pub(super) scene: Arc<Scene>,
-    pub(super) name: &'static str,
-    pub(super) command: Box<dyn Fn(&Run) -> Command + Send + Sync>,
-    pub(super) trip: Trip,
+    scene: Arc<Scene>,
+    name: &'static str,
+    command: Box<dyn Fn(&Run) -> Command + Send + Sync>,
+    trip: Trip,
     /// Trips that fit in a turn, measured by a first short turn.
-    pub(super) trips: u64,
+    trips: u64,
 }
 
 /// Messages there and back.
@@ -37,7 +37,22 @@ pub(crate) struct Run {
     pub(super) compares: bool,
 }
 
+/// Checks that the machine has a program, which is in this package of Debian.
+pub(super) fn find(program: &str, package: &str) -> Outcome<()> {
+    let found = Command::new(program).arg("-h").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    found.map(drop).map_err(|error| Trouble::Skipped(format!("{program} (Debian: {package}): {error}")))
+}
+
 impl Programs {
+    /// Returns two processes of a program on loopback.
+    pub(super) fn new(
+        name: &'static str,
+        trip: Trip,
+        command: impl Fn(&Run) -> Command + Send + Sync + 'static,
+    ) -> Self {
+        Self { scene: Scene::loopback(), name, command: Box::new(command), trip, trips: 0 }
+    }
+
     /// Returns the microseconds of one of `trips`, as the program reports them. If the program compares octets, it does
     /// so in its timed part.
     fn measure(&self, trips: u64, compares: bool) -> Outcome<f64> {

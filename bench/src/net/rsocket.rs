@@ -1,24 +1,21 @@
 //! rsocket, the sockets of librdmacm on RDMA: its `rstream` under `weft run`, on the kernel's TCP.
 
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use super::programs::{Programs, Run, Trip};
-use super::scene::Scene;
+use super::Outcome;
+use super::programs::{Programs, Run, Trip, find};
 use super::work::Kind;
-use super::{Outcome, say};
 use crate::case::Trouble;
+use crate::sockets::daemon::own_program;
 
 /// Returns octets of a stream in sends of `size`, there and back, if the program is installed.
 pub(super) fn rsocket(size: usize, kind: Kind) -> Outcome<Programs> {
-    let weft = std::env::current_exe().map_err(say("finding this program"))?;
+    let weft = own_program()?;
     if weft.file_name().is_none_or(|name| name != "weft") {
         return Err(Trouble::Skipped("only the program weft can start others under itself".into()));
     }
-    let found = Command::new(PROGRAM).arg("-?").stdout(Stdio::null()).stderr(Stdio::null()).status();
-    if let Err(error) = found {
-        return Err(Trouble::Skipped(format!("{PROGRAM} (Debian: rdmacm-utils): {error}")));
-    }
+    find(PROGRAM, "rdmacm-utils")?;
     let (sends, counted) = match kind {
         Kind::RoundTrips => (1, 1),
         Kind::Stream => (SENDS, 2 * SENDS),
@@ -46,7 +43,7 @@ pub(super) fn rsocket(size: usize, kind: Kind) -> Outcome<Programs> {
         command
     };
     let trip = Trip { size, transfers: 2 * sends, counted };
-    Ok(Programs { scene: Scene::loopback(), name: PROGRAM, command: Box::new(command), trip, trips: 0 })
+    Ok(Programs::new(PROGRAM, trip, command))
 }
 
 const PROGRAM: &str = "rstream";

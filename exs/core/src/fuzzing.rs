@@ -1,5 +1,5 @@
-//! The bodies of fuzz targets. `pair.rs` has that of `exs_pair`, `plain.rs` that of `exs_plain`. This file has that of `exs_message`: hellos, and a
-//! session whose user and whose peer do what the input says.
+//! The bodies of fuzz targets. `pair.rs` has that of `exs_pair`, `plain.rs` that of `exs_plain`. This file has that of
+//! `exs_message`: hellos, and a session whose user and whose peer do what the input says.
 //!
 //! ```text
 //! octet 0       bit 0: the session is the responder; bit 1: the peer's STags may be invalidated
