@@ -124,6 +124,12 @@ impl<E> Queue<E> {
         self.shared.manner.set(waiting);
     }
 
+    /// Returns how threads wait for events of this queue.
+    #[must_use]
+    pub fn waiting(&self) -> Waiting {
+        self.shared.manner.get()
+    }
+
     /// Returns how many events wait.
     #[must_use]
     pub fn len(&self) -> usize {

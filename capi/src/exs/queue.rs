@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -18,7 +18,6 @@ pub(crate) struct Queue {
     depth: usize,
     /// Operations under way that end here.
     under_way: AtomicUsize,
-    wait: AtomicI32,
 }
 
 /// The place of an event that is to come. Dropping it gives it back.
@@ -46,8 +45,7 @@ impl Queue {
     pub(crate) fn new(context: &Context, depth: i32) -> Result<Arc<Self>, Errno> {
         let depth = usize::try_from(depth).map_err(|_| Errno::INVAL)?;
         let queue = context.queue(depth).map_err(|error| error.errno())?;
-        let (under_way, wait) = (AtomicUsize::new(0), AtomicI32::new(ADAPTIVE));
-        Ok(Arc::new(Self { queue, depth, under_way, wait }))
+        Ok(Arc::new(Self { queue, depth, under_way: AtomicUsize::new(0) }))
     }
 
     /// Reserves the place of an event.
@@ -73,8 +71,8 @@ impl Queue {
     ) -> Result<Vec<Event>, Errno> {
         let mut events = Vec::new();
         let at_least = at_least.min(self.depth);
-        let sleep = match self.wait.load(Ordering::Relaxed) {
-            BUSY_POLL => Sleep::Never,
+        let sleep = match self.queue.waiting() {
+            Waiting::BusyPoll => Sleep::Never,
             _ => Sleep::Interruptible,
         };
         let waited = wait(sleep, timeout, |until| {
@@ -98,7 +96,10 @@ impl Queue {
         let value = match attribute {
             Attribute::Depth => self.depth,
             Attribute::Events => self.queue.len(),
-            Attribute::Wait => return self.wait.load(Ordering::Relaxed),
+            Attribute::Wait => {
+                let waiting = self.queue.waiting();
+                WAITS.iter().position(|one| *one == waiting).unwrap_or_default()
+            }
         };
         i32::try_from(value).unwrap_or(i32::MAX)
     }
@@ -107,13 +108,12 @@ impl Queue {
     /// `EINVAL` for a value that the attribute cannot have; `EOPNOTSUPP` for one that does not change.
     pub(crate) fn modify(&self, attribute: Attribute, value: i32) -> Result<(), Errno> {
         match attribute {
-            Attribute::Wait if (ADAPTIVE..=BUSY_POLL).contains(&value) => {
-                self.wait.store(value, Ordering::Relaxed);
-                let is_adaptive = value == ADAPTIVE;
-                self.queue.set_waiting(if is_adaptive { Waiting::Adaptive } else { Waiting::Notify });
+            Attribute::Wait => {
+                let value = usize::try_from(value).map_err(|_| Errno::INVAL)?;
+                self.queue.set_waiting(*WAITS.get(value).ok_or(Errno::INVAL)?);
                 Ok(())
             }
-            Attribute::Wait | Attribute::Events => Err(Errno::INVAL),
+            Attribute::Events => Err(Errno::INVAL),
             Attribute::Depth if usize::try_from(value) == Ok(self.depth) => Ok(()),
             Attribute::Depth => Err(Errno::OPNOTSUPP),
         }
@@ -157,7 +157,5 @@ impl Drop for Count {
     }
 }
 
-/// `EXS_WAIT_ADAPTIVE`
-const ADAPTIVE: i32 = 0;
-/// `EXS_WAIT_BUSY_POLL`
-const BUSY_POLL: i32 = 2;
+/// `EXS_WAIT_ADAPTIVE`, `EXS_WAIT_NOTIFY`, `EXS_WAIT_BUSY_POLL`: 0, 1, 2.
+const WAITS: [Waiting; 3] = [Waiting::Adaptive, Waiting::Notify, Waiting::BusyPoll];
