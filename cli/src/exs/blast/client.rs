@@ -66,6 +66,7 @@ fn measure_row<K: Kind>(
     (talk, peer): (&Talk, SocketAddr),
     plan: Plan,
 ) -> Result<Measured, Failure> {
+    plan.wait.begin(context);
     let socket = connect::<K>(context, peer, &plan.options())?;
     let (pending, _) = args.at_a_time();
     let mut row = Row { context, talk, socket, plan, pending, spare: VecDeque::new() };

@@ -37,6 +37,7 @@ pub(super) fn serve(context: &Context, own: SocketAddr, json: bool) -> Result<()
 
 /// Serves the measurements of one row, on a socket of its own.
 fn serve_row<K: Carried>(context: &Context, talk: &Talk, own: SocketAddr, plan: Plan) -> Result<(), Failure> {
+    plan.wait.begin(context);
     let listener = context.listen::<K>(own, &plan.options()).map_err(Failure::work)?;
     talk.say(&json!({ "port": listener.local_addr().port() }))?;
     let accepted = listener.accept().wait_timeout(PATIENCE);

@@ -6,10 +6,9 @@ use std::future::Future;
 use std::sync::Arc;
 use std::task::Wake;
 use std::thread::Thread;
-use std::time::Duration;
 
 use clap::ValueEnum;
-use weft_exs::Op;
+use weft_exs::{Op, Waiting};
 
 /// How an end waits for a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -31,26 +30,22 @@ impl Wake for Unpark {
 }
 
 impl Wait {
+    /// Has the context's threads wait so.
+    pub(super) fn begin(self, on: &weft_exs::Context) {
+        on.set_waiting(if self == Self::Poll { Waiting::BusyPoll } else { Waiting::Adaptive });
+    }
+
     /// Blocks until the transfer has ended.
     pub(super) fn finish<T>(self, mut op: Op<T>) -> T {
-        match self {
-            Self::Adaptive => op.wait(),
-            Self::Notify => {
-                let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-                loop {
-                    match Pin::new(&mut op).poll(&mut Context::from_waker(&waker)) {
-                        Poll::Ready(outcome) => return outcome,
-                        Poll::Pending => std::thread::park(),
-                    }
-                }
+        if self != Self::Notify {
+            return op.wait();
+        }
+        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+        loop {
+            match Pin::new(&mut op).poll(&mut Context::from_waker(&waker)) {
+                Poll::Ready(outcome) => return outcome,
+                Poll::Pending => std::thread::park(),
             }
-            Self::Poll => loop {
-                match op.wait_timeout(Duration::ZERO) {
-                    Ok(outcome) => return outcome,
-                    Err(under_way) => op = under_way,
-                }
-                core::hint::spin_loop();
-            },
         }
     }
 
