@@ -95,6 +95,27 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Deframer<B> {
         })
     }
 
+    /// Takes an FPDU of `len` octets off the stream, which [`Locator`](crate::Locator) found ahead of its turn, and
+    /// whose octets are elsewhere.
+    ///
+    /// # Errors
+    /// [`Error::Marker`], for good, if an FPDU has begun that would reach over its beginning: a Marker and the length
+    /// fields disagree (RFC 5044 section 8, error 3). The error that the deframer is in.
+    pub fn pass(&mut self, len: usize) -> Result<(), Error> {
+        if self.error.is_none() && self.staged > 0 {
+            let begun = self.staged.saturating_sub(self.checks.lead());
+            self.error =
+                Some(Error::Marker { expected: u16::try_from(begun).unwrap_or(u16::MAX), received: 0 });
+        }
+        match self.error {
+            Some(error) => Err(error),
+            None => {
+                self.checks.advance(len);
+                Ok(())
+            }
+        }
+    }
+
     /// Returns true between two FPDUs. There the peer's FIN is a graceful close; elsewhere it is [`Error::Closed`].
     ///
     /// A Marker alone counts as between, although it belongs to the FPDU behind it. Returns false after an error.
@@ -251,16 +272,16 @@ enum Place<'i> {
     Staging(Range<usize>),
 }
 
-struct Found {
+pub(crate) struct Found {
     len: usize,
     crc: CrcState,
 }
 
 /// The facts about the next FPDU before its octets are read, and the checks on it.
 #[derive(Debug, Clone, Copy)]
-struct Checks {
-    crc: Option<Crc32c>,
-    markers: Option<Markers>,
+pub(crate) struct Checks {
+    pub(crate) crc: Option<Crc32c>,
+    pub(crate) markers: Option<Markers>,
 }
 
 impl Checks {
@@ -278,17 +299,17 @@ impl Checks {
     }
 
     /// Returns the length field of the FPDU that starts at `octets[0]`, or `None` if it is not there yet.
-    fn ulpdu_len(&self, octets: &[u8]) -> Option<usize> {
+    pub(crate) fn ulpdu_len(&self, octets: &[u8]) -> Option<usize> {
         octets.get(self.lead()..)?.first_chunk().map(|field| usize::from(u16::from_be_bytes(*field)))
     }
 
-    fn fpdu_len(&self, ulpdu_len: usize) -> usize {
+    pub(crate) fn fpdu_len(&self, ulpdu_len: usize) -> usize {
         let content = content_len(ulpdu_len);
         self.markers.map_or(content, |markers| markers.fpdu_len(content))
     }
 
     /// Checks the CRC first, then Markers: a Marker damaged on the way is a CRC error (5044-6-3).
-    fn verify(&self, fpdu: &[u8], watch: bool) -> Result<Found, Error> {
+    pub(crate) fn verify(&self, fpdu: &[u8], watch: bool) -> Result<Found, Error> {
         let crc = self.crc.map_or(CrcState::Off, |crc| check_crc(crc, fpdu));
         match crc {
             CrcState::Bad { expected, received } if !watch => return Err(Error::Crc { expected, received }),

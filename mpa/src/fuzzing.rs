@@ -1,8 +1,9 @@
 //! Bodies of the fuzz targets. A plain test runs them over seeded input as well. They panic if an invariant breaks.
 
 use crate::{
-    Config, Crc32c, CrcState, Deframer, Error, FrameKind, Framer, Initiator, MAX_FRAME_LEN, MAX_PRIVATE_DATA,
-    NOT_NEGOTIATED, Negotiated, Outcome, Responder, RtrSet, STAGING_LEN, Start, StartupError, StartupFrame,
+    Config, Crc32c, CrcState, Deframer, Error, FrameKind, Framer, Initiator, Locator, MAX_FRAME_LEN,
+    MAX_PRIVATE_DATA, NOT_NEGOTIATED, Negotiated, Outcome, Responder, RtrSet, STAGING_LEN, Start,
+    StartupError, StartupFrame,
 };
 
 /// Takes any octets as a startup frame of either kind, and negotiates with its sender.
@@ -39,6 +40,57 @@ pub fn deframe(data: &[u8]) {
     let markers = mode & 2 != 0;
     compare_cuts(crc, markers, stream, usize::from(cut) + 1);
     round_trip(crc, markers, stream, usize::from(cut) + 1);
+}
+
+/// Looks for FPDUs in any octets at any position of a stream. Then in a part of a stream that a framer made, of which
+/// one octet is damaged.
+///
+/// # Panics
+/// If an FPDU is found whose length, CRC or Markers are wrong, or one that the framer did not make.
+pub fn locate(data: &[u8]) {
+    let Some((&[high, low, cut, len, wrong], rest)) = data.split_first_chunk() else { return };
+    let position = 4 * u64::from(u16::from_be_bytes([high, low]));
+    let _found = check_located(position, rest, low & 1 != 0).count();
+    let mut framer = Framer::new(Some(Crc32c::PORTABLE), true);
+    let (mut stream, mut end) = ([0; 8192], 0);
+    for ulpdu in rest.chunks(usize::from(len) * 4 + 1) {
+        let Some(place) = stream.get_mut(end..end + framer.fpdu_len(ulpdu.len())) else { break };
+        framer.ulpdu_mut(place, ulpdu.len()).copy_from_slice(ulpdu);
+        end += framer.seal(place, ulpdu.len());
+    }
+    let sound = stream;
+    let from = (usize::from(cut) * 16).min(end);
+    if let Some(octet) = stream[from..end].get_mut(usize::from(wrong) * 8) {
+        *octet ^= 0x40;
+    }
+    for located in check_located(from as u64, &stream[from..end], false) {
+        let at = usize::try_from(located.position).expect("it lies in the stream");
+        assert_eq!(located.fpdu, &sound[at..at + located.fpdu.len()], "a damaged FPDU was found");
+        let begins = in_order(&sound[..end]).any(|begin| begin == at);
+        assert!(begins, "no FPDU begins at {at}");
+    }
+}
+
+/// Returns what a [`Locator`] finds, with each FPDU checked by itself.
+fn check_located(position: u64, octets: &[u8], begins: bool) -> impl Iterator<Item = crate::Located<'_>> {
+    Locator::new(Crc32c::PORTABLE, position, octets, begins).inspect(move |located| {
+        let at = usize::try_from(located.position - position).expect("it lies in the octets");
+        assert_eq!(octets[at..at + located.fpdu.len()], *located.fpdu);
+        let (covered, field) = located.fpdu.split_last_chunk().expect("it has a CRC");
+        assert_eq!(Crc32c::PORTABLE.checksum(covered), u32::from_le_bytes(*field));
+        assert_eq!(located.pieces().map(<[u8]>::len).sum::<usize>(), located.ulpdu_len);
+    })
+}
+
+/// Returns where the FPDUs of a sound stream begin.
+fn in_order(mut stream: &[u8]) -> impl Iterator<Item = usize> + '_ {
+    let mut deframer = Deframer::new(Some(Crc32c::PORTABLE), true, [0; STAGING_LEN]);
+    let mut begin = 0;
+    core::iter::from_fn(move || {
+        let len = deframer.inspect(&mut stream).expect("the stream is sound")?.len;
+        begin += len;
+        Some(begin - len)
+    })
 }
 
 /// Checks that more octets change no result. The result is `None` until it is an error or the frame for good.

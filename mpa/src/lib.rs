@@ -56,6 +56,7 @@ mod error;
 mod fpdu;
 #[doc(hidden)]
 pub mod fuzzing;
+mod locate;
 mod marker;
 mod negotiate;
 mod startup;
@@ -64,6 +65,7 @@ pub use crc::Crc32c;
 pub use deframe::{CrcState, Deframer, Fpdu, STAGING_LEN};
 pub use error::Error;
 pub use fpdu::{Framer, MAX_ULPDU, mulpdu};
+pub use locate::{Located, Locator};
 pub use negotiate::{Config, Initiator, Negotiated, Offer, Outcome, Responder, Start};
 pub use startup::{
     Enhanced, FrameKind, MAX_FRAME_LEN, MAX_PRIVATE_DATA, NOT_NEGOTIATED, RtrKind, RtrSet, StartupError,

@@ -21,6 +21,24 @@ impl Markers {
         Self { phase: 0 }
     }
 
+    /// The place at this position of the stream, counted from the first Marker.
+    pub(crate) const fn at(position: u64) -> Self {
+        Self { phase: (position % SPACING as u64) as usize }
+    }
+
+    /// Returns true if the octets directly before this place are a Marker.
+    pub(crate) const fn follows_marker(self) -> bool {
+        self.phase == MARKER_LEN
+    }
+
+    /// Returns FPDUPTR of the Marker that these octets begin with, in octets, or `None` if it is not whole.
+    ///
+    /// Ignores the reserved half and the two low bits of FPDUPTR (5044-4.2-3, 5044-4.2-6).
+    pub(crate) fn distance(marker: &[u8]) -> Option<u16> {
+        let [_, _, high, low] = *marker.first_chunk()?;
+        Some(u16::from_be_bytes([high, low]) & !0x3)
+    }
+
     /// Moves on to the FPDU behind one of `fpdu_len` octets.
     pub(crate) const fn advance(&mut self, fpdu_len: usize) {
         self.phase = (self.phase + fpdu_len) % SPACING;
@@ -63,12 +81,10 @@ impl Markers {
     }
 
     /// Compares each Marker of a whole FPDU with the start of the FPDU by the length fields (5044-8-6).
-    ///
-    /// Ignores the reserved half and the two low bits of FPDUPTR (5044-4.2-3, 5044-4.2-6).
     pub(crate) fn check(self, fpdu: &[u8]) -> Result<(), Error> {
         for marker in self.positions(fpdu.len()) {
             let expected = self.pointer(marker);
-            let received = u16::from_be_bytes([fpdu[marker + 2], fpdu[marker + 3]]) & !0x3;
+            let received = Self::distance(&fpdu[marker..]).unwrap_or(0);
             if expected != received {
                 return Err(Error::Marker { expected, received });
             }
@@ -99,7 +115,10 @@ impl Markers {
     }
 
     /// Returns the offsets at which the Markers of an FPDU of `fpdu_len` octets start.
-    fn positions(self, fpdu_len: usize) -> impl DoubleEndedIterator<Item = usize> + ExactSizeIterator {
+    pub(crate) fn positions(
+        self,
+        fpdu_len: usize,
+    ) -> impl DoubleEndedIterator<Item = usize> + ExactSizeIterator {
         (self.gap()..fpdu_len).step_by(SPACING)
     }
 
@@ -115,7 +134,7 @@ impl Markers {
 
 /// Octets from the start of one Marker to the start of the next (RFC 5044 4.3).
 const SPACING: usize = 512;
-const MARKER_LEN: usize = 4;
+pub(crate) const MARKER_LEN: usize = 4;
 
 #[cfg(test)]
 mod tests {

@@ -55,11 +55,22 @@ fn deframe_holds_on_seeded_input() {
 }
 
 #[test]
+fn locate_holds_on_seeded_input() {
+    for seed in 1..=400 {
+        println!("seed {seed}");
+        let mut random = Random(seed);
+        let len = usize::from(random.octet()) * 16 + 5;
+        fuzzing::locate(&random.octets(len));
+    }
+}
+
+#[test]
 fn tiny_inputs_do_not_panic() {
     for len in 0..40 {
         for fill in [0x00, 0x01, 0x4D, 0xFF] {
             fuzzing::startup(&vec![fill; len]);
             fuzzing::deframe(&vec![fill; len]);
+            fuzzing::locate(&vec![fill; len]);
         }
     }
 }

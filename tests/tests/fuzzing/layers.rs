@@ -1,6 +1,6 @@
 //! Seeds for the targets of single layers, from the vectors and the captures of Linux siw.
 
-use weft_mpa::{Crc32c, Deframer, STAGING_LEN};
+use weft_mpa::{Crc32c, Deframer, Locator, STAGING_LEN};
 use weft_sockets::{Hello, LaneKind, Proof};
 
 use crate::dialogs::dialog;
@@ -11,6 +11,7 @@ pub(crate) fn all(target: &str) -> Vec<(String, Vec<u8>)> {
     let made = match target {
         "mpa_startup" => startups(),
         "mpa_deframe" => streams(),
+        "mpa_locate" => parts(),
         "ddp_header" => ulpdus(),
         "rdmap_accept" => exchanges(),
         "rdmap_terminate" => terminates(),
@@ -51,6 +52,12 @@ fn streams() -> Vec<(String, Vec<u8>)> {
         }
     }
     made
+}
+
+/// Streams with Markers, behind their place and how a stream of the same octets is framed, cut and damaged.
+fn parts() -> Vec<(String, Vec<u8>)> {
+    let made = [("start", "m-1400", [0, 0, 0, 200, 30]), ("middle", "m-between", [0, 0, 20, 5, 255])];
+    made.map(|(name, stream, head)| (name.to_owned(), with_head(&head, &vector(stream)))).to_vec()
 }
 
 fn ulpdus() -> Vec<(String, Vec<u8>)> {
@@ -208,6 +215,15 @@ fn low(number: usize) -> u8 {
 }
 
 /// Whole FPDUs come out of the deframer's seeds in every one of its modes.
+#[test]
+fn fpdus_are_found_ahead_of_their_turn() {
+    let found = seeds::read("mpa_locate").into_iter().map(|(_, octets)| {
+        let [_, _, _, _, _, stream @ ..] = &octets[..] else { return 0 };
+        Locator::new(Crc32c::default(), 0, stream, false).count()
+    });
+    assert!(found.sum::<usize>() > 1);
+}
+
 #[test]
 fn the_deframer_is_reached_with_and_without_markers_and_crc() {
     let mut found = [0; 4];

@@ -121,6 +121,7 @@ fn run(target: &str, octets: &[u8]) {
     match target {
         "mpa_startup" => weft_mpa::fuzzing::startup(octets),
         "mpa_deframe" => weft_mpa::fuzzing::deframe(octets),
+        "mpa_locate" => weft_mpa::fuzzing::locate(octets),
         "ddp_header" => weft_ddp::fuzzing::header(octets),
         "rdmap_accept" => weft_rdmap::fuzzing::accept(octets),
         "rdmap_terminate" => weft_rdmap::fuzzing::terminate(octets),
@@ -169,9 +170,10 @@ fn run(target: &str, octets: &[u8]) {
 
 /// Octets of each seed that are changed.
 const CHANGES: usize = 40;
-const TARGETS: [&str; 28] = [
+const TARGETS: [&str; 29] = [
     "mpa_startup",
     "mpa_deframe",
+    "mpa_locate",
     "ddp_header",
     "rdmap_accept",
     "rdmap_terminate",
