@@ -90,7 +90,7 @@ pub use host::{HostLlp, HostMoving, HostStack};
 pub use impair::{Impairment, ImpairmentConfig};
 pub use ip::{IpSetting, IpSettingError, Route};
 pub use listen::Listen;
-pub use llp::{CloseCause, Llp, LlpState, TcpLlp};
+pub use llp::{CloseCause, Llp, LlpState, SocketLlp, SocketStream, TcpLlp};
 pub use spec::{Spec, SpecError};
 pub use stack::{Moving, Stack};
 pub use steering::queue_of;

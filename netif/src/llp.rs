@@ -1,4 +1,4 @@
-//! The lower layer protocol: one connection, over either TCP.
+//! The lower layer protocol: one connection, over any TCP.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -8,18 +8,22 @@ use smoltcp::socket::tcp::State;
 use crate::connection::Connection;
 use crate::host::HostLlp;
 
+mod socket;
 pub(crate) mod state;
 
+pub use socket::{SocketLlp, SocketStream};
 pub use state::{CloseCause, LlpState};
 
 /// The lower layer protocol of one connection: a reliable byte stream in each direction. It is borrowed from
-/// [`Stack::llp`](crate::Stack::llp). Changes go out at the next egress.
+/// [`Stack::llp`](crate::Stack::llp), or from [`SocketStream::llp`]. Changes go out at the next egress.
 #[derive(Debug)]
 pub enum Llp<'a> {
     /// The TCP of this process.
     Tcp(TcpLlp<'a>),
     /// The TCP of the kernel.
     Host(HostLlp<'a>),
+    /// A TCP socket of smoltcp's, on an interface of the caller's.
+    Socket(SocketLlp<'a>),
 }
 
 /// A connection of the user-space TCP, borrowed from its stack; used through [`Llp`].
@@ -34,6 +38,7 @@ impl Llp<'_> {
         match self {
             Self::Tcp(tcp) => tcp.readable(),
             Self::Host(host) => host.readable(),
+            Self::Socket(socket) => socket.readable(),
         }
     }
 
@@ -43,6 +48,7 @@ impl Llp<'_> {
         match self {
             Self::Tcp(tcp) => tcp.peek(octets),
             Self::Host(host) => host.peek(octets),
+            Self::Socket(socket) => socket.peek(octets),
         }
     }
 
@@ -51,6 +57,7 @@ impl Llp<'_> {
         match self {
             Self::Tcp(tcp) => tcp.unread(),
             Self::Host(host) => host.unread(wanted),
+            Self::Socket(socket) => socket.unread(),
         }
     }
 
@@ -59,6 +66,7 @@ impl Llp<'_> {
         match self {
             Self::Tcp(tcp) => tcp.consume(n),
             Self::Host(host) => host.consume(n),
+            Self::Socket(socket) => socket.consume(n),
         }
     }
 
@@ -69,6 +77,7 @@ impl Llp<'_> {
         match self {
             Self::Tcp(tcp) => tcp.transmit(f),
             Self::Host(host) => host.transmit(f),
+            Self::Socket(socket) => socket.transmit(f),
         }
     }
 
@@ -77,6 +86,7 @@ impl Llp<'_> {
         match self {
             Self::Tcp(tcp) => tcp.send_slice(octets),
             Self::Host(host) => host.send_slice(octets),
+            Self::Socket(socket) => socket.send_slice(octets),
         }
     }
 
@@ -91,7 +101,7 @@ impl Llp<'_> {
     #[must_use]
     pub fn takes_directly(&mut self) -> bool {
         match self {
-            Self::Tcp(_) => false,
+            Self::Tcp(_) | Self::Socket(_) => false,
             Self::Host(host) => host.takes_directly(),
         }
     }
@@ -104,7 +114,7 @@ impl Llp<'_> {
         send: impl FnOnce(BorrowedFd<'_>) -> io::Result<usize>,
     ) -> usize {
         match self {
-            Self::Tcp(_) => 0,
+            Self::Tcp(_) | Self::Socket(_) => 0,
             Self::Host(host) => host.send_directly(len, send),
         }
     }
@@ -119,7 +129,7 @@ impl Llp<'_> {
     #[must_use]
     pub const fn has_unread(&self) -> bool {
         match self {
-            Self::Tcp(_) => true,
+            Self::Tcp(_) | Self::Socket(_) => true,
             Self::Host(host) => host.has_unread(),
         }
     }
@@ -137,7 +147,7 @@ impl Llp<'_> {
         receive: impl FnMut(BorrowedFd<'_>, &mut [u8]) -> io::Result<usize>,
     ) -> usize {
         match self {
-            Self::Tcp(_) => 0,
+            Self::Tcp(_) | Self::Socket(_) => 0,
             Self::Host(host) => host.receive_directly(len, spare, receive),
         }
     }
@@ -148,6 +158,7 @@ impl Llp<'_> {
         match self {
             Self::Tcp(tcp) => tcp.shutdown(),
             Self::Host(host) => host.shutdown(),
+            Self::Socket(socket) => socket.shutdown(),
         }
     }
 
@@ -156,6 +167,7 @@ impl Llp<'_> {
         match self {
             Self::Tcp(tcp) => tcp.abort(),
             Self::Host(host) => host.abort(),
+            Self::Socket(socket) => socket.abort(),
         }
     }
 
@@ -165,6 +177,7 @@ impl Llp<'_> {
         match self {
             Self::Tcp(tcp) => tcp.state(),
             Self::Host(host) => host.state(),
+            Self::Socket(socket) => socket.state(),
         }
     }
 
@@ -174,6 +187,7 @@ impl Llp<'_> {
         match self {
             Self::Tcp(tcp) => tcp.cause(),
             Self::Host(host) => host.cause(),
+            Self::Socket(socket) => socket.cause(),
         }
     }
 
@@ -183,6 +197,7 @@ impl Llp<'_> {
         match self {
             Self::Tcp(tcp) => tcp.is_drained(),
             Self::Host(host) => host.is_drained(),
+            Self::Socket(socket) => socket.is_drained(),
         }
     }
 
@@ -192,6 +207,7 @@ impl Llp<'_> {
         match self {
             Self::Tcp(tcp) => tcp.connection.peer_finished,
             Self::Host(host) => host.is_complete(),
+            Self::Socket(socket) => socket.is_complete(),
         }
     }
 
@@ -201,6 +217,7 @@ impl Llp<'_> {
         match self {
             Self::Tcp(tcp) => tcp.room(),
             Self::Host(host) => host.room(),
+            Self::Socket(socket) => socket.room(),
         }
     }
 
@@ -210,6 +227,7 @@ impl Llp<'_> {
         match self {
             Self::Tcp(tcp) => tcp.connection.socket().send_capacity(),
             Self::Host(host) => host.capacity(),
+            Self::Socket(socket) => socket.capacity(),
         }
     }
 
@@ -220,6 +238,7 @@ impl Llp<'_> {
         match self {
             Self::Tcp(tcp) => tcp.room() >= needed,
             Self::Host(host) => host.has_room(needed),
+            Self::Socket(socket) => socket.room() >= needed,
         }
     }
 
@@ -230,6 +249,7 @@ impl Llp<'_> {
         match self {
             Self::Tcp(tcp) => tcp.unsent(),
             Self::Host(host) => host.unsent(),
+            Self::Socket(socket) => socket.unsent(),
         }
     }
 
@@ -241,17 +261,18 @@ impl Llp<'_> {
         match self {
             Self::Tcp(tcp) => tcp.emss(),
             Self::Host(host) => host.emss(),
+            Self::Socket(socket) => socket.emss(),
         }
     }
 
     /// Returns how many more octets fit into the segment that will carry the next octet queued. This is [`Llp::emss`]
     /// if the segment begins there. If a caller ends a unit with that segment, the next segment begins with a unit.
-    /// The result is a forecast, as segments are cut when they are sent. `None` if the kernel cuts segments.
+    /// The result is a forecast, as segments are cut when they are sent. `None` if another TCP cuts segments.
     #[must_use]
     pub fn segment_room(&self) -> Option<usize> {
         match self {
             Self::Tcp(tcp) => Some(tcp.connection.segment_room()),
-            Self::Host(_) => None,
+            Self::Host(_) | Self::Socket(_) => None,
         }
     }
 }

@@ -14,5 +14,6 @@ mod neighbors;
 mod scale;
 mod scripted;
 mod shared;
+mod socket;
 mod streams;
 mod unix;
