@@ -54,6 +54,8 @@ pub struct Connection<S, I> {
     receive_rtt: Option<Micros>,
     /// When the peer last acknowledged something, or the wait for that began.
     progress_at: Micros,
+    /// When a closed window was probed first since the peer was heard.
+    asked_at: Option<Micros>,
     /// When an acceptable segment came last.
     heard_at: Micros,
     /// The first and the last probe of an idle peer since then.
@@ -93,6 +95,7 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>, I: AsMut<[Interval]>> Connection<S, I> {
             unsent: 0,
             receive_rtt: None,
             progress_at: now,
+            asked_at: None,
             heard_at: now,
             probed_at: None,
         }
@@ -118,6 +121,16 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>, I: AsMut<[Interval]>> Connection<S, I> {
     /// Returns the most octets of payload in a segment to the peer.
     pub const fn emss(&self) -> u16 {
         self.agreement.emss()
+    }
+
+    /// Whether all segments but resets carry timestamps, which the EMSS leaves room for (RFC 7323 section 3.2).
+    pub const fn has_timestamps(&self) -> bool {
+        self.agreement.timestamps
+    }
+
+    /// Whether the SYN, or the SYN/ACK of this side, has gone and was not asked for anew.
+    pub const fn has_sent_syn(&self) -> bool {
+        self.syn_times > 0
     }
 
     /// Returns the sending half.
@@ -170,7 +183,7 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>, I: AsMut<[Interval]>> Connection<S, I> {
         let is_known = self.state.is_synchronized() || self.state == State::SynReceived;
         let is_over = matches!(self.state, State::Closing | State::LastAck | State::TimeWait);
         if is_known && !is_over {
-            let next = if self.state == State::SynReceived { self.iss + 1 } else { self.sender.nxt() };
+            let next = if self.state == State::SynReceived { self.iss + 1 } else { self.sender.acceptable() };
             let ack = self.header(next, now);
             self.reset = Some(Segment { flags: Flags::RST, options: Options::default(), ..ack });
         }
@@ -252,9 +265,9 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>, I: AsMut<[Interval]>> Connection<S, I> {
         }
     }
 
-    /// Whether anything waits for the peer.
+    /// Whether anything waits for the peer, a SYN included.
     fn is_waiting(&self) -> bool {
-        self.sender.in_flight() || self.unsent > 0
+        !self.state.is_synchronized() || self.sender.in_flight() || self.unsent > 0
     }
 
     /// Returns a segment with this number, and with acknowledgement, window and timestamps as they stand now.

@@ -198,6 +198,13 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>> Sender<S> {
         self.board.nxt
     }
 
+    /// Returns the number for a segment without payload: SND.NXT, or the end of the peer's window if octets went beyond
+    /// that to probe it. A peer that has not taken these finds a higher number unacceptable.
+    pub fn acceptable(&self) -> Seq {
+        let end = self.board.una + self.window.room(self.board.una);
+        self.board.nxt.min(end)
+    }
+
     /// Returns SND.WND.
     pub const fn window(&self) -> u32 {
         self.window.room(self.board.una)

@@ -133,8 +133,9 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>, I: AsMut<[Interval]>> Connection<S, I> {
             self.challenge(now);
             return Effects { opened, ..Effects::default() };
         }
+        let was_closed = self.sender.window() == 0;
         let acked = self.sender.acknowledge(&self.acknowledgement(segment, ack), now);
-        self.hear(segment, acked.octets > 0, now);
+        self.hear(segment, acked.octets > 0 || was_closed, now);
         if acked.fin {
             self.state = self.state.after(Event::FinAcknowledged);
         }
@@ -176,11 +177,10 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>, I: AsMut<[Interval]>> Connection<S, I> {
         Effects { received, ..Effects::default() }
     }
 
-    /// Notes a sign of life.
+    /// Notes a sign of life. `is_progress` says that octets are acknowledged, or that the window was closed before.
     fn hear(&mut self, segment: &Segment, is_progress: bool, now: Micros) {
         self.heard_at = now;
-        self.probed_at = None;
-        // RFC 9293 section 3.8.6.1 (MUST-37): a peer with a closed window lives as long as it answers.
+        (self.probed_at, self.asked_at) = (None, None);
         if is_progress || self.sender.window() == 0 {
             self.progress_at = now;
         }

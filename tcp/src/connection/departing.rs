@@ -1,7 +1,7 @@
 //! Segments that go.
 
 use super::Connection;
-use crate::{Ecn, Flags, Frame, Interval, Micros, Segment, Sent, State, Transmit};
+use crate::{Ecn, Flags, Frame, Interval, Micros, Reason, Segment, Sent, State, Transmit};
 
 /// The next segment to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>, I: AsMut<[Interval]>> Connection<S, I> {
                     return Some(self.carrying(transmit, now));
                 }
                 if self.receiver.is_due(now) {
-                    let mut ack = self.header(self.sender.nxt(), now);
+                    let mut ack = self.header(self.sender.acceptable(), now);
                     ack.options.sack = self.receiver.blocks();
                     return alone(ack);
                 }
@@ -59,11 +59,14 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>, I: AsMut<[Interval]>> Connection<S, I> {
             self.syn_times = self.syn_times.saturating_add(1);
             self.syn_sent_at = now;
         } else {
+            if transmit.is_some_and(|transmit| transmit.reason() == Reason::WindowProbe) {
+                self.asked_at.get_or_insert(now);
+            }
             match (transmit, frame) {
                 (Some(new @ Transmit::New { .. }), Some(frame)) => self.sender.sent_new(new, frame, now),
                 (Some(Transmit::New { .. }), None) => return,
                 (Some(again), _) => self.sender.sent(again, now),
-                (None, _) if segment.seq.is_before(self.sender.nxt()) => {
+                (None, _) if segment.seq.is_before(self.sender.acceptable()) => {
                     let first = self.probed_at.map_or(now, |(first, _)| first);
                     self.probed_at = Some((first, now));
                 }

@@ -58,6 +58,9 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>, I: AsMut<[Interval]>> Connection<S, I> {
         let waits_since = match self.state {
             State::SynSent | State::SynReceived => Some(self.progress_at),
             State::TimeWait | State::Closed => None,
+            // RFC 9293 section 3.8.6.1 (MUST-37): a peer with a closed window lives as long as it answers probes, which
+            // may be further apart than the timeout.
+            _ if self.is_waiting() && self.sender.window() == 0 => self.asked_at,
             _ if self.is_waiting() => Some(self.progress_at),
             _ => self.probed_at.map(|(first, _)| first),
         };

@@ -145,6 +145,15 @@ pub enum Transmit {
     },
 }
 
+impl Transmit {
+    /// Returns why it goes.
+    pub const fn reason(&self) -> Reason {
+        match *self {
+            Self::New { reason, .. } | Self::Again { reason, .. } | Self::Fin { reason, .. } => reason,
+        }
+    }
+}
+
 /// The frame in which octets went for the first time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
