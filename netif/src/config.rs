@@ -1,6 +1,7 @@
 //! The settings of a stack.
 
 use core::net::IpAddr;
+use std::sync::OnceLock;
 
 use smoltcp::time::Duration;
 
@@ -23,6 +24,8 @@ pub struct StackConfig {
     /// rounded down to whole segments. A receive buffer of more than 64 KiB is rounded up to a power of two, less one
     /// octet.
     pub tcp_buffer: usize,
+    /// Whose TCP carries the connections on a wire.
+    pub tcp: Tcp,
     /// TCP's congestion control.
     pub congestion: Congestion,
     /// The congestion control of the kernel's sockets ([`HostStack`](crate::HostStack)), as tcp(7) names it for
@@ -49,6 +52,26 @@ pub struct StackConfig {
     pub egress_burst: usize,
 }
 
+/// Whose TCP carries the connections on a wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tcp {
+    /// smoltcp's.
+    Smoltcp,
+    /// Weft's own (`weft-tcp`), with SACK, RACK-TLP and PRR.
+    Own,
+}
+
+impl Default for Tcp {
+    /// Returns smoltcp's, or Weft's own if the environment has `WEFT_TCP=own`. So all tests can be run with either.
+    fn default() -> Self {
+        static CHOSEN: OnceLock<Tcp> = OnceLock::new();
+        *CHOSEN.get_or_init(|| {
+            let is_own = std::env::var_os("WEFT_TCP").is_some_and(|name| name == "own");
+            if is_own { Self::Own } else { Self::Smoltcp }
+        })
+    }
+}
+
 /// TCP's congestion control.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Congestion {
@@ -71,6 +94,7 @@ impl StackConfig {
             mtu: 1500,
             seed: 0,
             tcp_buffer: 256 * 1024,
+            tcp: Tcp::default(),
             congestion: Congestion::Cubic,
             kernel_congestion: None,
             timeout: Some(Duration::from_secs(30)),

@@ -4,7 +4,7 @@ use core::hash::{Hash, Hasher};
 use core::net::{IpAddr, SocketAddr};
 
 /// Both ends of a connection, which identify it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Tuple {
     pub(crate) local: SocketAddr,
     pub(crate) remote: SocketAddr,

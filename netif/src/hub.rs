@@ -30,6 +30,8 @@ struct Hub {
     queues: Vec<Mutex<Wire>>,
     /// Every queue cuts long frames into segments.
     segments: bool,
+    is_memory: bool,
+    key: [u8; 16],
     inboxes: Vec<Inbox>,
     /// Connections that are not at the port that their TCP ports choose.
     moved: RwLock<HashMap<Tuple, usize>>,
@@ -94,6 +96,8 @@ impl Wire {
         let hub = Arc::new(Hub {
             demux: Demux::new(config.mac, config.ip.address),
             segments: wires.iter().all(Self::segments),
+            is_memory: wires.iter().all(Self::is_memory),
+            key: wires.first().map_or([0; 16], |wire| wire.key(config.seed)),
             queues: wires.into_iter().map(Mutex::new).collect(),
             inboxes,
             moved: RwLock::default(),
@@ -106,8 +110,7 @@ impl Wire {
 
 impl Port {
     pub(crate) fn send(&self, now: Instant, frame: &mut Frame) -> bool {
-        self.queue().transmit(now, frame);
-        true
+        self.queue().transmit(now, frame)
     }
 
     /// Takes the next frame for this port from the inbox or the device.
@@ -183,6 +186,14 @@ impl Port {
 
     pub(crate) fn segments(&self) -> bool {
         self.hub.segments
+    }
+
+    pub(crate) fn is_memory(&self) -> bool {
+        self.hub.is_memory
+    }
+
+    pub(crate) fn key(&self) -> [u8; 16] {
+        self.hub.key
     }
 
     /// Returns true if the frames of a connection come to this port.

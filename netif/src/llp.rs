@@ -3,10 +3,9 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use smoltcp::socket::tcp::State;
-
-use crate::connection::Connection;
 use crate::host::HostLlp;
+use crate::stack::TcpLlp;
+use crate::tcp::OwnLlp;
 
 mod socket;
 pub(crate) mod state;
@@ -18,18 +17,14 @@ pub use state::{CloseCause, LlpState};
 /// [`Stack::llp`](crate::Stack::llp), or from [`SocketStream::llp`]. Changes go out at the next egress.
 #[derive(Debug)]
 pub enum Llp<'a> {
-    /// The TCP of this process.
+    /// smoltcp's TCP.
     Tcp(TcpLlp<'a>),
+    /// Weft's own TCP.
+    Own(OwnLlp<'a>),
     /// The TCP of the kernel.
     Host(HostLlp<'a>),
     /// A TCP socket of smoltcp's, on an interface of the caller's.
     Socket(SocketLlp<'a>),
-}
-
-/// A connection of the user-space TCP, borrowed from its stack; used through [`Llp`].
-#[derive(Debug)]
-pub struct TcpLlp<'a> {
-    pub(crate) connection: &'a mut Connection,
 }
 
 impl Llp<'_> {
@@ -37,6 +32,7 @@ impl Llp<'_> {
     pub fn readable(&mut self) -> &[u8] {
         match self {
             Self::Tcp(tcp) => tcp.readable(),
+            Self::Own(own) => own.readable(),
             Self::Host(host) => host.readable(),
             Self::Socket(socket) => socket.readable(),
         }
@@ -47,6 +43,7 @@ impl Llp<'_> {
     pub fn peek(&mut self, octets: &mut [u8]) -> usize {
         match self {
             Self::Tcp(tcp) => tcp.peek(octets),
+            Self::Own(own) => own.peek(octets),
             Self::Host(host) => host.peek(octets),
             Self::Socket(socket) => socket.peek(octets),
         }
@@ -56,6 +53,7 @@ impl Llp<'_> {
     pub fn unread(&mut self, wanted: usize) -> usize {
         match self {
             Self::Tcp(tcp) => tcp.unread(),
+            Self::Own(own) => own.unread(),
             Self::Host(host) => host.unread(wanted),
             Self::Socket(socket) => socket.unread(),
         }
@@ -65,6 +63,7 @@ impl Llp<'_> {
     pub fn consume(&mut self, n: usize) {
         match self {
             Self::Tcp(tcp) => tcp.consume(n),
+            Self::Own(own) => own.consume(n),
             Self::Host(host) => host.consume(n),
             Self::Socket(socket) => socket.consume(n),
         }
@@ -76,6 +75,7 @@ impl Llp<'_> {
     pub fn transmit<R>(&mut self, f: impl FnOnce(&mut [u8]) -> (usize, R)) -> Option<R> {
         match self {
             Self::Tcp(tcp) => tcp.transmit(f),
+            Self::Own(own) => own.transmit(1, f),
             Self::Host(host) => host.transmit(f),
             Self::Socket(socket) => socket.transmit(f),
         }
@@ -85,6 +85,7 @@ impl Llp<'_> {
     pub fn send_slice(&mut self, octets: &[u8]) -> usize {
         match self {
             Self::Tcp(tcp) => tcp.send_slice(octets),
+            Self::Own(own) => own.send_slice(octets),
             Self::Host(host) => host.send_slice(octets),
             Self::Socket(socket) => socket.send_slice(octets),
         }
@@ -101,7 +102,7 @@ impl Llp<'_> {
     #[must_use]
     pub fn takes_directly(&mut self) -> bool {
         match self {
-            Self::Tcp(_) | Self::Socket(_) => false,
+            Self::Tcp(_) | Self::Own(_) | Self::Socket(_) => false,
             Self::Host(host) => host.takes_directly(),
         }
     }
@@ -114,7 +115,7 @@ impl Llp<'_> {
         send: impl FnOnce(BorrowedFd<'_>) -> io::Result<usize>,
     ) -> usize {
         match self {
-            Self::Tcp(_) | Self::Socket(_) => 0,
+            Self::Tcp(_) | Self::Own(_) | Self::Socket(_) => 0,
             Self::Host(host) => host.send_directly(len, send),
         }
     }
@@ -129,7 +130,7 @@ impl Llp<'_> {
     #[must_use]
     pub const fn has_unread(&self) -> bool {
         match self {
-            Self::Tcp(_) | Self::Socket(_) => true,
+            Self::Tcp(_) | Self::Own(_) | Self::Socket(_) => true,
             Self::Host(host) => host.has_unread(),
         }
     }
@@ -147,7 +148,7 @@ impl Llp<'_> {
         receive: impl FnMut(BorrowedFd<'_>, &mut [u8]) -> io::Result<usize>,
     ) -> usize {
         match self {
-            Self::Tcp(_) | Self::Socket(_) => 0,
+            Self::Tcp(_) | Self::Own(_) | Self::Socket(_) => 0,
             Self::Host(host) => host.receive_directly(len, spare, receive),
         }
     }
@@ -157,6 +158,7 @@ impl Llp<'_> {
     pub fn shutdown(&mut self) {
         match self {
             Self::Tcp(tcp) => tcp.shutdown(),
+            Self::Own(own) => own.shutdown(),
             Self::Host(host) => host.shutdown(),
             Self::Socket(socket) => socket.shutdown(),
         }
@@ -166,6 +168,7 @@ impl Llp<'_> {
     pub fn abort(&mut self) {
         match self {
             Self::Tcp(tcp) => tcp.abort(),
+            Self::Own(own) => own.abort(),
             Self::Host(host) => host.abort(),
             Self::Socket(socket) => socket.abort(),
         }
@@ -176,6 +179,7 @@ impl Llp<'_> {
     pub fn state(&self) -> LlpState {
         match self {
             Self::Tcp(tcp) => tcp.state(),
+            Self::Own(own) => own.state(),
             Self::Host(host) => host.state(),
             Self::Socket(socket) => socket.state(),
         }
@@ -186,6 +190,7 @@ impl Llp<'_> {
     pub fn cause(&self) -> Option<CloseCause> {
         match self {
             Self::Tcp(tcp) => tcp.cause(),
+            Self::Own(own) => own.cause(),
             Self::Host(host) => host.cause(),
             Self::Socket(socket) => socket.cause(),
         }
@@ -196,6 +201,7 @@ impl Llp<'_> {
     pub fn is_drained(&self) -> bool {
         match self {
             Self::Tcp(tcp) => tcp.is_drained(),
+            Self::Own(own) => own.is_drained(),
             Self::Host(host) => host.is_drained(),
             Self::Socket(socket) => socket.is_drained(),
         }
@@ -205,7 +211,8 @@ impl Llp<'_> {
     #[must_use]
     pub const fn is_complete(&self) -> bool {
         match self {
-            Self::Tcp(tcp) => tcp.connection.peer_finished,
+            Self::Tcp(tcp) => tcp.is_complete(),
+            Self::Own(own) => own.is_complete(),
             Self::Host(host) => host.is_complete(),
             Self::Socket(socket) => socket.is_complete(),
         }
@@ -216,6 +223,7 @@ impl Llp<'_> {
     pub fn room(&self) -> usize {
         match self {
             Self::Tcp(tcp) => tcp.room(),
+            Self::Own(own) => own.room(),
             Self::Host(host) => host.room(),
             Self::Socket(socket) => socket.room(),
         }
@@ -225,7 +233,8 @@ impl Llp<'_> {
     #[must_use]
     pub fn capacity(&self) -> usize {
         match self {
-            Self::Tcp(tcp) => tcp.connection.socket().send_capacity(),
+            Self::Tcp(tcp) => tcp.capacity(),
+            Self::Own(own) => own.capacity(),
             Self::Host(host) => host.capacity(),
             Self::Socket(socket) => socket.capacity(),
         }
@@ -237,6 +246,7 @@ impl Llp<'_> {
     pub fn has_room(&mut self, needed: usize) -> bool {
         match self {
             Self::Tcp(tcp) => tcp.room() >= needed,
+            Self::Own(own) => own.room() >= needed,
             Self::Host(host) => host.has_room(needed),
             Self::Socket(socket) => socket.room() >= needed,
         }
@@ -248,6 +258,7 @@ impl Llp<'_> {
     pub fn unsent(&mut self) -> usize {
         match self {
             Self::Tcp(tcp) => tcp.unsent(),
+            Self::Own(own) => own.unsent(),
             Self::Host(host) => host.unsent(),
             Self::Socket(socket) => socket.unsent(),
         }
@@ -260,6 +271,7 @@ impl Llp<'_> {
     pub fn emss(&self) -> usize {
         match self {
             Self::Tcp(tcp) => tcp.emss(),
+            Self::Own(own) => own.emss(),
             Self::Host(host) => host.emss(),
             Self::Socket(socket) => socket.emss(),
         }
@@ -271,88 +283,9 @@ impl Llp<'_> {
     #[must_use]
     pub fn segment_room(&self) -> Option<usize> {
         match self {
-            Self::Tcp(tcp) => Some(tcp.connection.segment_room()),
+            Self::Tcp(tcp) => Some(tcp.segment_room()),
+            Self::Own(own) => Some(own.segment_room()),
             Self::Host(_) | Self::Socket(_) => None,
         }
-    }
-}
-
-impl TcpLlp<'_> {
-    fn readable(&mut self) -> &[u8] {
-        // An error means that no octets are there and none will come.
-        self.connection.socket_mut().peek(usize::MAX).unwrap_or_default()
-    }
-
-    fn peek(&mut self, octets: &mut [u8]) -> usize {
-        self.connection.socket_mut().peek_slice(octets).unwrap_or(0)
-    }
-
-    fn unread(&self) -> usize {
-        self.connection.socket().recv_queue()
-    }
-
-    fn consume(&mut self, mut n: usize) {
-        let socket = self.connection.socket_mut();
-        while n > 0 && socket.can_recv() {
-            let step = socket.recv(|octets| (octets.len().min(n), octets.len().min(n)));
-            n -= step.unwrap_or(n);
-        }
-    }
-
-    fn transmit<R>(&mut self, f: impl FnOnce(&mut [u8]) -> (usize, R)) -> Option<R> {
-        let sent = self.connection.socket_mut().send(|room| {
-            let (len, result) = f(room);
-            let len = len.min(room.len());
-            (len, (len, result))
-        });
-        let (len, result) = sent.ok()?;
-        self.connection.note_queued(len, true);
-        Some(result)
-    }
-
-    fn send_slice(&mut self, octets: &[u8]) -> usize {
-        // An error means that nothing can be sent, as if there was no room.
-        let len = self.connection.socket_mut().send_slice(octets).unwrap_or(0);
-        self.connection.note_queued(len, false);
-        len
-    }
-
-    fn shutdown(&mut self) {
-        self.connection.is_urgent = true;
-        let opening = self.connection.socket().state() == State::SynSent;
-        self.connection.socket_mut().close();
-        if opening {
-            self.connection.end.get_or_insert(CloseCause::Aborted);
-        }
-    }
-
-    fn abort(&mut self) {
-        self.connection.is_urgent = true;
-        self.connection.abort(CloseCause::Aborted);
-    }
-
-    fn state(&self) -> LlpState {
-        self.connection.llp_state()
-    }
-
-    const fn cause(&self) -> Option<CloseCause> {
-        self.connection.end
-    }
-
-    fn is_drained(&self) -> bool {
-        self.connection.peer_finished && !self.connection.socket().can_recv()
-    }
-
-    fn room(&self) -> usize {
-        let socket = self.connection.socket();
-        if socket.may_send() { socket.send_capacity() - socket.send_queue() } else { 0 }
-    }
-
-    fn unsent(&self) -> usize {
-        self.connection.socket().send_queue()
-    }
-
-    fn emss(&self) -> usize {
-        self.connection.emss()
     }
 }

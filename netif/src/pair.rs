@@ -36,8 +36,8 @@ impl PairEnd {
         if queue.frames.len() >= CAPACITY {
             return false;
         }
-        let spare = queue.spare.pop().unwrap_or_default();
-        queue.frames.push_back(std::mem::replace(frame, spare));
+        let sent = frame.hand_on(|| queue.spare.pop().unwrap_or_default());
+        queue.frames.push_back(sent);
         if queue.frames.len() == 1 {
             self.outgoing.ring();
         }
@@ -49,7 +49,7 @@ impl PairEnd {
         let mut queue = self.incoming.lock();
         let Some(next) = queue.frames.pop_front() else { return false };
         let old = std::mem::replace(frame, next);
-        if queue.spare.len() < MAX_SPARE {
+        if queue.spare.len() < MAX_SPARE && !old.is_shared() {
             queue.spare.push(old);
         }
         self.is_drained = queue.frames.is_empty();

@@ -3,7 +3,6 @@
 use core::hash::{BuildHasher, Hasher};
 use std::collections::HashMap;
 
-use crate::connection::Connection;
 use crate::demux::Tuple;
 use crate::random::Random;
 
@@ -36,10 +35,15 @@ pub(crate) struct Slots<T> {
     free: Vec<usize>,
 }
 
+/// What has two ends, by which a [`Table`] finds it.
+pub(crate) trait Ends {
+    fn ends(&self) -> Tuple;
+}
+
 /// All connections of a stack, by place. By 4-tuple it finds those for which segments may arrive.
 #[derive(Debug)]
-pub(crate) struct Table {
-    slots: Slots<Connection>,
+pub(crate) struct Table<T> {
+    slots: Slots<T>,
     by_tuple: HashMap<Tuple, ConnectionId, Keyed>,
     /// The connection that was found last. Segments of one connection often follow each other.
     last: Option<(Tuple, ConnectionId)>,
@@ -48,12 +52,19 @@ pub(crate) struct Table {
 /// Hashes 4-tuples by multiplication, since each segment needs a hash. This takes a fraction of the time of the
 /// standard library's hasher. The hash includes a key, because peers choose half of a tuple.
 #[derive(Debug, Clone, Copy)]
-struct Keyed(u64);
+pub(crate) struct Keyed(u64);
 
 /// The hash so far, and the key.
-struct TupleHasher {
+pub(crate) struct TupleHasher {
     state: u64,
     key: u64,
+}
+
+impl Keyed {
+    /// Returns a hasher. The seed changes nothing but the time that a look-up takes.
+    pub(crate) const fn new(seed: u64) -> Self {
+        Self(Random::new(seed).draw())
+    }
 }
 
 impl BuildHasher for Keyed {
@@ -160,40 +171,39 @@ impl<T> Slots<T> {
     }
 }
 
-impl Table {
+impl<T: Ends> Table<T> {
     /// Returns an empty table. The seed changes nothing but the time that a look-up takes.
     pub(crate) fn new(seed: u64) -> Self {
-        let key = Random::new(seed).draw();
-        Self { slots: Slots::default(), by_tuple: HashMap::with_hasher(Keyed(key)), last: None }
+        Self { slots: Slots::default(), by_tuple: HashMap::with_hasher(Keyed::new(seed)), last: None }
     }
 
-    pub(crate) fn insert(&mut self, connection: Connection) -> ConnectionId {
-        let tuple = connection.tuple;
+    pub(crate) fn insert(&mut self, connection: T) -> ConnectionId {
+        let tuple = connection.ends();
         self.last = None;
         let id = self.slots.insert(connection);
         self.by_tuple.insert(tuple, id);
         id
     }
 
-    pub(crate) fn remove(&mut self, id: ConnectionId) -> Option<Box<Connection>> {
+    pub(crate) fn remove(&mut self, id: ConnectionId) -> Option<Box<T>> {
         self.unmap(id);
         self.slots.remove(id)
     }
 
     /// Frees the 4-tuple of a connection for another one.
     pub(crate) fn unmap(&mut self, id: ConnectionId) {
-        let Some(tuple) = self.get(id).map(|connection| connection.tuple) else { return };
+        let Some(tuple) = self.get(id).map(Ends::ends) else { return };
         if self.by_tuple.get(&tuple) == Some(&id) {
             self.last = None;
             self.by_tuple.remove(&tuple);
         }
     }
 
-    pub(crate) fn get_mut(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+    pub(crate) fn get_mut(&mut self, id: ConnectionId) -> Option<&mut T> {
         self.slots.get_mut(id)
     }
 
-    pub(crate) fn get(&self, id: ConnectionId) -> Option<&Connection> {
+    pub(crate) fn get(&self, id: ConnectionId) -> Option<&T> {
         self.slots.get(id)
     }
 

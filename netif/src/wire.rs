@@ -1,6 +1,8 @@
 //! One end of an Ethernet on any device: counts, captures and impairs its frames.
 
+use core::hash::BuildHasher;
 use core::net::IpAddr;
+use std::hash::RandomState;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -16,6 +18,7 @@ use crate::hub::Port;
 use crate::impair::Impairment;
 use crate::link::Link;
 use crate::pair::PairEnd;
+use crate::random::Random;
 use crate::spec::Spec;
 
 /// One end of an Ethernet, with an optional capture and an optional impairment.
@@ -153,26 +156,24 @@ impl Wire {
         received
     }
 
-    /// Does the same as [`Wire::send`], but leaves any frame in place of this one.
-    pub(crate) fn transmit(&mut self, now: Instant, frame: &mut Frame) {
+    /// Does the same as [`Wire::send`], but leaves any frame in place of this one. A frame in a buffer that may be
+    /// shared stays. Returns false if the device did not take it.
+    pub(crate) fn transmit(&mut self, now: Instant, frame: &mut Frame) -> bool {
         if frame.segment == 0 && frame.len() > self.mtu + ETHERNET_HEADER {
             self.counters.too_long += 1;
-            return;
+            return true;
         }
         if let Some(capture) = &mut self.capture {
             record(capture, now, frame);
         }
         match &mut self.impairment {
             None => self.put(now, frame),
-            Some(impairment) if impairment.is_immediate() => {
-                if impairment.passes(now) {
-                    self.put(now, frame);
-                }
-            }
+            Some(impairment) if impairment.is_immediate() => !impairment.passes(now) || self.put(now, frame),
             Some(impairment) => {
                 frame.complete();
                 impairment.push(now, frame);
                 self.flush(now);
+                true
             }
         }
     }
@@ -299,6 +300,30 @@ impl Wire {
         }
     }
 
+    /// Returns true if the wire is memory of this process, so that its other end is no foreign station.
+    pub(crate) fn is_memory(&self) -> bool {
+        match &self.below {
+            Below::Link(link) => matches!(link, Link::Pair(_)),
+            Below::Port(port) => port.is_memory(),
+        }
+    }
+
+    /// Returns 128 bits that nobody else knows, or on memory those that follow from `seed`. Wires that share a device
+    /// have the same ones.
+    pub(crate) fn key(&self, seed: u64) -> [u8; 16] {
+        if let Some(port) = self.port() {
+            return port.key();
+        }
+        let mut random = Random::new(seed);
+        let system = RandomState::new();
+        let word = |word: u8| if self.is_memory() { random.draw() } else { system.hash_one(word) };
+        let [low, high] = [0, 1].map(word).map(u64::to_ne_bytes);
+        let mut key = [0; 16];
+        key[..8].copy_from_slice(&low);
+        key[8..].copy_from_slice(&high);
+        key
+    }
+
     /// Returns true if the frames of a connection come to this wire.
     pub(crate) fn owns(&self, tuple: &Tuple) -> bool {
         self.port().is_none_or(|port| port.owns(tuple))
@@ -348,7 +373,7 @@ impl Wire {
         }
     }
 
-    fn put(&mut self, now: Instant, frame: &mut Frame) {
+    fn put(&mut self, now: Instant, frame: &mut Frame) -> bool {
         let len = frame.len();
         let taken = match &mut self.below {
             Below::Link(link) => link.send(now, frame),
@@ -360,6 +385,7 @@ impl Wire {
         } else {
             self.counters.send_lost += 1;
         }
+        taken
     }
 }
 

@@ -229,7 +229,7 @@ const CRATES: [(&str, &[&str]); 22] = [
     ("ddp", &[]),
     ("rdmap", &["ddp"]),
     ("tcp", &[]),
-    ("netif", &[]),
+    ("netif", &["tcp"]),
     ("verbs", &["ddp", "rdmap"]),
     ("rnic", &["mpa", "ddp", "rdmap", "netif", "verbs"]),
     ("stat", &["netif", "verbs", "rnic"]),
@@ -275,11 +275,11 @@ pub(crate) const REASONS: &[(&[&str], &str)] = &[
         "a wire may be one of a hub's, and a hub hands on the frames of one wire",
     ),
     (
-        &["netif/src/own.rs", "netif/src/sequence.rs"],
+        &["netif/src/stack/sockets/own.rs", "netif/src/stack/sockets/sequence.rs"],
         "sequence numbers are corrected in segments of our own, whose place in a frame they know",
     ),
     (
-        &["netif/src/stack.rs", "netif/src/stack/asking.rs"],
+        &["netif/src/stack/sockets.rs", "netif/src/stack/sockets/asking.rs"],
         "the stack holds the questions for neighbors, and asks them through its interface",
     ),
     (

@@ -1,7 +1,7 @@
 //! Two stacks on one wire and one virtual clock, and octets to send between them.
 
 use weft_netif::{
-    ConnectionId, Duration, Impairment, ImpairmentConfig, Instant, Stack, StackConfig, Wire, pair,
+    ConnectionId, Duration, Impairment, ImpairmentConfig, Instant, Stack, StackConfig, Tcp, Wire, pair,
 };
 
 /// Two stacks, the time, and the seed, which failures print.
@@ -103,6 +103,14 @@ impl Bench {
         let (peer, listener) = accepted.unwrap();
         assert_eq!(listener.port(), PORT);
         [id, peer]
+    }
+}
+
+/// Returns the octets of TCP options in each segment of a stack: the own TCP sends timestamps.
+pub(crate) fn options(stack: &Stack) -> usize {
+    match stack.config().tcp {
+        Tcp::Smoltcp => 0,
+        Tcp::Own => 12,
     }
 }
 

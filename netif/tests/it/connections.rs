@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use weft_netif::{CloseCause, ConnectError, Duration, ListenError, LlpState};
 
-use crate::bench::{Bench, PORT, Talker, V4, V6};
+use crate::bench::{Bench, PORT, Talker, V4, V6, options};
 
 #[test]
 fn a_port_without_listener_refuses_by_reset() {
@@ -90,6 +90,7 @@ fn mss_is_learned_from_the_syn_and_bounded_by_the_own_mtu() {
                 Bench::with(addresses, 1, move |side, config| config.mtu = mtu(side), |_, wire| wire);
             let ids = bench.connect();
             bench.drive(|stacks| stacks[0].llp(ids[0]).unwrap().state() == LlpState::Established);
+            let emss = emss - options(&bench.stacks[0]);
             for (stack, id) in bench.stacks.iter_mut().zip(ids) {
                 assert_eq!(stack.llp(id).unwrap().emss(), emss, "{mtus:?} {swapped}");
             }
@@ -230,7 +231,8 @@ fn keep_alive_finds_out_that_a_peer_is_gone() {
     for (addresses, survivor, sends) in [(V6, 0, false), (V6, 1, false), (V4, 0, true), (V4, 1, true)] {
         let mut bench = Bench::with(addresses, 1, keep_alive, |_, wire| wire);
         let ids = bench.connect();
-        bench.pass(Duration::from_secs(500));
+        // Probes go every 10 s. The last one is answered.
+        bench.pass(Duration::from_secs(505));
         let id = ids[survivor];
         let state = bench.stacks[survivor].llp(id).unwrap().state();
         assert_eq!(state, LlpState::Established, "probes are answered");
@@ -241,6 +243,7 @@ fn keep_alive_finds_out_that_a_peer_is_gone() {
                 stack.llp(id).unwrap().send_slice(b"more");
             }
             stack.egress(bench.now);
+            stack.ingress(bench.now);
             bench.now = stack.poll_at(bench.now).unwrap_or(bench.now);
             assert!(bench.now <= start + SILENCE + TIMEOUT + Duration::from_secs(1));
         }
@@ -272,6 +275,7 @@ fn a_stack_that_slept_asks_before_it_gives_its_peer_up() {
     let (start, stack) = (bench.now, &mut bench.stacks[0]);
     while stack.llp(ids[0]).unwrap().state() == LlpState::Established {
         stack.egress(bench.now);
+        stack.ingress(bench.now);
         bench.now = stack.poll_at(bench.now).unwrap_or(bench.now);
         assert!(bench.now < start + TIMEOUT + Duration::from_secs(1), "the peer is silent now");
     }

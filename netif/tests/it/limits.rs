@@ -1,7 +1,7 @@
 //! Limits of half-open, waiting and closing connections.
 
 use weft_netif::Instant;
-use weft_netif::{Congestion, Duration, LlpState, Stack, StackConfig, Wire, pair};
+use weft_netif::{Congestion, Duration, LlpState, Stack, StackConfig, Tcp, Wire, pair};
 
 use crate::bench::{Bench, PORT, V4};
 
@@ -138,9 +138,38 @@ fn frames_that_no_station_may_send_are_refused() {
     assert_eq!(stack.counters().connections, 1, "the unchanged one is good");
 }
 
+/// Beyond the backlog the own TCP answers by SYN cookies. Such a connection counts as soon as there is a place.
+#[test]
+fn connections_beyond_the_backlog_open_by_cookies() {
+    let configure = |_: usize, config: &mut StackConfig| (config.backlog, config.tcp) = (2, Tcp::Own);
+    let mut bench = Bench::with(V4, 1, configure, |_, wire| wire);
+    let listener = bench.stacks[1].listen(PORT).unwrap();
+    let remote = (bench.stacks[1].ip().address, PORT).into();
+    let ids: Vec<_> = (0..4).map(|_| bench.stacks[0].connect(remote, None, bench.now).unwrap()).collect();
+    bench.pass(Duration::from_secs(2));
+    let established =
+        ids.iter().filter(|id| bench.stacks[0].state(**id) == Some(LlpState::Established)).count();
+    assert_eq!((established, bench.stacks[1].counters().backlog_drops), (4, 2));
+    assert_eq!(bench.stacks[1].counters().connections, 2);
+    for id in &ids {
+        bench.stacks[0].llp(*id).unwrap().send_slice(b"hello");
+    }
+    let mut taken = Vec::new();
+    bench.drive(|stacks| {
+        taken.extend(std::iter::from_fn(|| stacks[1].next_accepted()));
+        taken.len() == 4
+    });
+    bench.pass(Duration::from_secs(2));
+    for (id, of) in &taken {
+        assert_eq!((*of, bench.stacks[1].llp(*id).unwrap().readable()), (listener, &b"hello"[..]));
+    }
+    assert_eq!(bench.stacks[1].tcp_counters().resets_sent, 0);
+}
+
 #[test]
 fn not_taken_connections_count_against_the_backlog_and_unlisten_resets_them() {
-    let mut bench = Bench::with(V4, 1, |_, config| config.backlog = 2, |_, wire| wire);
+    let configure = |_: usize, config: &mut StackConfig| (config.backlog, config.tcp) = (2, Tcp::Smoltcp);
+    let mut bench = Bench::with(V4, 1, configure, |_, wire| wire);
     let listener = bench.stacks[1].listen(PORT).unwrap();
     let remote = (bench.stacks[1].ip().address, PORT).into();
     let ids: Vec<_> = (0..4).map(|_| bench.stacks[0].connect(remote, None, bench.now).unwrap()).collect();

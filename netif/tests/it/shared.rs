@@ -95,8 +95,12 @@ fn send(stack: &mut Stack, id: ConnectionId, octets: &[u8]) {
 
 fn receive(stack: &mut Stack, id: ConnectionId) -> Vec<u8> {
     let mut llp = stack.llp(id).unwrap();
-    let octets = llp.readable().to_vec();
-    llp.consume(octets.len());
+    let mut octets = Vec::new();
+    while !llp.readable().is_empty() {
+        let piece = llp.readable().to_vec();
+        llp.consume(piece.len());
+        octets.extend(piece);
+    }
     octets
 }
 

@@ -1,14 +1,12 @@
 //! The end of connections.
 
-use super::Stack;
-use crate::connection::Connection;
+use super::Sockets;
+use super::connection::Connection;
 use crate::llp::state::CloseCause;
 use crate::table::ConnectionId;
 
-impl Stack {
-    /// Forgets a connection. The stack still sends the queued octets and FIN, and closes it, within the configured
-    /// number and time. A caller that does not want this aborts it first.
-    pub fn remove(&mut self, id: ConnectionId) {
+impl Sockets {
+    pub(crate) fn remove(&mut self, id: ConnectionId) {
         let Some(connection) = self.table.get_mut(id).filter(|connection| !connection.is_removed) else {
             return;
         };
@@ -20,16 +18,12 @@ impl Stack {
         self.bound_lingering();
     }
 
-    /// Returns true if each connection has ended at both ends, as in TIME-WAIT, and nothing waits for room on the
-    /// wire.
-    #[must_use]
-    pub fn is_settled(&self) -> bool {
+    pub(crate) fn is_settled(&self) -> bool {
         !self.wire.wants_write()
             && self.table.ids().all(|id| self.table.get(id).is_none_or(Connection::is_in_time_wait))
     }
 
-    /// Ends all connections by RST, except those in TIME-WAIT. The RSTs go out at the next egress.
-    pub fn reset_all(&mut self) {
+    pub(crate) fn reset_all(&mut self) {
         let ids: Vec<_> = self.table.ids().collect();
         for id in ids {
             if let Some(connection) =
@@ -68,7 +62,7 @@ impl Stack {
         self.wheel.cancel(id.index());
         connection.tally.count_end(&mut self.tcp);
         if let Some(port) = connection.listener {
-            self.release_backlog(port);
+            self.ports.release_place(port);
         }
         if connection.is_removed {
             self.lingering_count -= 1;

@@ -3,18 +3,16 @@
 use smoltcp::iface::PollResult;
 use smoltcp::time::{Duration, Instant};
 
-use super::Stack;
+use super::Sockets;
 use super::asking::PAUSE;
-use crate::connection::Connection;
+use super::connection::Connection;
 use crate::demux::asks_for_neighbor;
 use crate::frame::Frame;
 use crate::llp::state::CloseCause;
 use crate::table::ConnectionId;
 
-impl Stack {
-    /// Lets the connections with work send, each at most as many frames as configured, and sets their deadlines.
-    /// Returns how many frames were sent.
-    pub fn egress(&mut self, now: Instant) -> usize {
+impl Sockets {
+    pub(crate) fn egress(&mut self, now: Instant) -> usize {
         let before = self.counters.frames_out;
         while let Some(index) = self.wheel.pop_due(now) {
             if let Some(id) = self.table.at(index) {

@@ -6,15 +6,16 @@ use smoltcp::iface::{SocketHandle, SocketSet};
 use smoltcp::socket::tcp::{CongestionControl, Socket, SocketBuffer, State};
 use smoltcp::time::{Duration, Instant};
 
+use super::own::OwnSegment;
+use super::sequence::{SendMark, drop_late_fin, put_out_of_reach};
+use super::tally::{Appearance, Tally, is_established};
+use super::whole::{Flow, Keeper};
 use crate::config::{Congestion, StackConfig};
 use crate::counters::TcpCounters;
 use crate::demux::{Segment, Tuple, default_mss};
 use crate::frame::Frame;
 use crate::llp::state::{CloseCause, LlpState};
-use crate::own::OwnSegment;
-use crate::sequence::{SendMark, drop_late_fin, put_out_of_reach};
-use crate::tally::{Appearance, Tally, is_established};
-use crate::whole::{Flow, Keeper};
+use crate::table::Ends;
 
 /// One TCP connection: a socket set with one socket, and the facts that smoltcp does not keep or tell.
 #[derive(Debug)]
@@ -65,6 +66,12 @@ pub(crate) struct Connection {
     time_wait_until: Option<Instant>,
     timeout: Option<Duration>,
     keep_alive: Option<Duration>,
+}
+
+impl Ends for Connection {
+    fn ends(&self) -> Tuple {
+        self.tuple
+    }
 }
 
 impl Connection {

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 
 use smoltcp::time::{Duration, Instant};
 
-use super::Stack;
+use super::Sockets;
 use crate::table::ConnectionId;
 
 /// The connections that were refused.
@@ -21,7 +21,7 @@ pub(super) struct Asking {
     since: Option<Instant>,
 }
 
-impl Stack {
+impl Sockets {
     /// Returns true if the connection, which waits for a neighbor, has to let another one go first.
     pub(super) fn yields(&mut self, now: Instant, id: ConnectionId) -> bool {
         let Some(connection) = self.table.get(id).filter(|connection| connection.is_waiting) else {

@@ -1,6 +1,6 @@
 //! Corrections of sequence numbers that smoltcp gets wrong.
 
-use crate::own::OwnSegment;
+use super::own::OwnSegment;
 
 /// Keeps the sequence numbers of acknowledgements at the highest number sent, as RFC 9293 (3.10.7.4) wants it.
 ///

@@ -5,18 +5,16 @@ use core::net::IpAddr;
 use smoltcp::socket::tcp::State;
 use smoltcp::time::Instant;
 
-use super::Stack;
+use super::Sockets;
+use super::connection::Connection;
 use super::egress::MAX_LOOPED;
-use crate::connection::Connection;
+use super::own::OwnSegment;
+use super::tally::Tally;
 use crate::demux::{Peek, Segment};
-use crate::own::OwnSegment;
 use crate::table::ConnectionId;
-use crate::tally::Tally;
 
-impl Stack {
-    /// Takes frames off the wire, at most as many as configured, and gives each to its connection. Returns how many
-    /// there were.
-    pub fn ingress(&mut self, now: Instant) -> usize {
+impl Sockets {
+    pub(crate) fn ingress(&mut self, now: Instant) -> usize {
         while self.looped.len() < MAX_LOOPED
             && let Some(frame) = self.wire.take_turned()
         {
@@ -110,7 +108,7 @@ impl Stack {
 
     /// Finds the connection for a segment of no known one. It may be a new connection, or one of another stack.
     fn find_other(&mut self, now: Instant, segment: &Segment, looped: bool) -> Option<ConnectionId> {
-        if segment.is_first_syn() && self.listeners.contains_key(&segment.tuple.local.port()) {
+        if segment.is_first_syn() && self.ports.listens(segment.tuple.local.port()) {
             return self.open_passive(now, segment);
         }
         // The connection may have moved to another stack since the frame was sent here.
@@ -131,8 +129,7 @@ impl Stack {
     /// Makes a connection in the LISTEN state for a SYN. Returns `None` if too many are half-open or not taken.
     fn open_passive(&mut self, now: Instant, segment: &Segment) -> Option<ConnectionId> {
         let port = segment.tuple.local.port();
-        let listener = self.listeners.get_mut(&port)?;
-        if listener.waiting >= listener.backlog {
+        if !self.ports.take_place(port) {
             // Without a RST the peer tries again, and there may be room then.
             self.counters.backlog_drops += 1;
             return None;
@@ -142,7 +139,6 @@ impl Stack {
         connection.observe(now, None);
         connection.listener = Some(port);
         connection.give_up_at = Some(now + self.config.half_open_timeout);
-        listener.waiting += 1;
         Some(self.table.insert(connection))
     }
 

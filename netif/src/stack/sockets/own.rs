@@ -1,6 +1,6 @@
 //! The header of a TCP segment that this stack sends.
 
-use crate::sequence::find_tcp;
+use super::sequence::find_tcp;
 
 /// A TCP segment in a frame of our own. Its header is read once for all three users: the mark of sent octets, the
 /// keeper of whole segments, and the tally.

@@ -2,13 +2,13 @@
 
 use smoltcp::socket::tcp::State;
 
+use super::own::OwnSegment;
+use super::sequence::is_before;
+use super::whole::Flow;
 use crate::counters::TcpCounters;
 use crate::demux::Segment;
 use crate::frame::Frame;
 use crate::llp::state::CloseCause;
-use crate::own::OwnSegment;
-use crate::sequence::is_before;
-use crate::whole::Flow;
 
 /// The user's view of a connection. The connection is ready when this has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

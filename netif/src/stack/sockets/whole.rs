@@ -2,9 +2,9 @@
 
 use smoltcp::wire::{Ipv4Packet, Ipv6Packet, TcpPacket};
 
+use super::own::OwnSegment;
+use super::sequence::{find_tcp, is_before};
 use crate::frame::Frame;
-use crate::own::OwnSegment;
-use crate::sequence::{find_tcp, is_before};
 
 /// Keeps TCP segments whole where a window of odd length ends.
 ///
