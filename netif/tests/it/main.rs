@@ -9,6 +9,7 @@ mod ends;
 mod faults;
 mod host;
 mod host_reading;
+mod kernel;
 mod limits;
 mod neighbors;
 mod scale;
