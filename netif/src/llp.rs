@@ -69,16 +69,25 @@ impl Llp<'_> {
         }
     }
 
-    /// Lets `f` write into the first free piece of the send buffer, which is empty if the buffer is full. `f` returns
-    /// how many octets to queue, and a result. Returns `None` without a call of `f` if nothing can be sent yet, or
-    /// any more.
-    pub fn transmit<R>(&mut self, f: impl FnOnce(&mut [u8]) -> (usize, R)) -> Option<R> {
+    /// Lets `f` write into free room: on Weft's own TCP the rest of the segment that is open, if that has at least
+    /// `least` octets, and otherwise a new segment, so that the place never lies across two. Other kinds ignore `least`
+    /// and offer the first free piece of the send buffer. The place is empty if the buffer is full.
+    ///
+    /// `f` returns how many octets to queue, and a result. Returns `None` without a call of `f` if nothing can be sent
+    /// yet, or any more.
+    pub fn transmit<R>(&mut self, least: usize, f: impl FnOnce(&mut [u8]) -> (usize, R)) -> Option<R> {
         match self {
             Self::Tcp(tcp) => tcp.transmit(f),
-            Self::Own(own) => own.transmit(1, f),
+            Self::Own(own) => own.transmit(least, f),
             Self::Host(host) => host.transmit(f),
             Self::Socket(socket) => socket.transmit(f),
         }
+    }
+
+    /// Returns true if the place of [`Llp::transmit`] never lies across two segments.
+    #[must_use]
+    pub const fn keeps_segments(&self) -> bool {
+        matches!(self, Self::Own(_))
     }
 
     /// Queues as many of `octets` as there is room for, and returns how many.
@@ -284,8 +293,7 @@ impl Llp<'_> {
     pub fn segment_room(&self) -> Option<usize> {
         match self {
             Self::Tcp(tcp) => Some(tcp.segment_room()),
-            Self::Own(own) => Some(own.segment_room()),
-            Self::Host(_) | Self::Socket(_) => None,
+            Self::Own(_) | Self::Host(_) | Self::Socket(_) => None,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use weft_netif::{Duration, IpSetting, StackConfig};
+use weft_netif::{Duration, IpSetting, StackConfig, Tcp};
 
 use crate::clock::Clock;
 
@@ -129,8 +129,9 @@ impl Config {
     ///
     /// `seed` makes TCP sequence numbers, ephemeral ports and STags unpredictable; the same seed gives the same run.
     pub fn new(ip: IpSetting, seed: u64) -> Self {
-        let real = |seconds: u64| Duration::from_secs(seconds * u64::from(CLOCK_SCALE));
-        let ack_delay = Some(Duration::from_millis(10 * u64::from(CLOCK_SCALE)));
+        let scale = scale_of(Tcp::default());
+        let real = |seconds: u64| Duration::from_secs(seconds * u64::from(scale));
+        let ack_delay = Some(Duration::from_millis(10 * u64::from(scale)));
         Self {
             stack: StackConfig {
                 seed,
@@ -155,7 +156,7 @@ impl Config {
             max_mws: 1 << 20,
             max_reads: 128,
             extensions: true,
-            clock: Clock::real_time(CLOCK_SCALE),
+            clock: Clock::real_time(scale),
             progress: Progress::Manual,
         }
     }
@@ -179,7 +180,8 @@ impl Config {
     /// smoltcp's shortest retransmission timeout is one second of the engine's time. 4 ([`CLOCK_SCALE`]) suits peers
     /// of any kind; 100 and more repairs a loss within 10 ms and less, but takes a peer that delays its
     /// acknowledgements for longer for one that has lost something, so that both ends should be of this kind. An
-    /// acknowledgement is never delayed by more than a quarter of that timeout.
+    /// acknowledgement is never delayed by more than a quarter of that timeout. Weft's own TCP has shorter timeouts, and
+    /// always runs at the speed of real time.
     ///
     /// ```
     /// # let ip: weft_netif::IpSetting = "10.0.0.1/24".parse().unwrap();
@@ -189,7 +191,19 @@ impl Config {
     /// assert_eq!(config.stack.timeout, Some(config.engine_time(std::time::Duration::from_secs(30))));
     /// ```
     #[must_use]
-    pub fn with_clock_scale(mut self, scale: u32) -> Self {
+    pub fn with_clock_scale(self, scale: u32) -> Self {
+        let is_own = self.stack.tcp == Tcp::Own;
+        if is_own { self } else { self.scaled(scale) }
+    }
+
+    /// The same settings with the TCP of this choice, whose clock runs at its default speed.
+    #[must_use]
+    pub fn with_tcp(mut self, tcp: Tcp) -> Self {
+        self.stack.tcp = tcp;
+        self.scaled(scale_of(tcp))
+    }
+
+    fn scaled(mut self, scale: u32) -> Self {
         let (scale, before) = (scale.max(1), u64::from(self.clock.scale()));
         let rescaled = |time: Duration| {
             let micros = time.total_micros().saturating_mul(u64::from(scale));
@@ -221,12 +235,28 @@ impl Config {
 /// second becomes 250 ms, still above the delayed acknowledgements of other stacks.
 pub const CLOCK_SCALE: u32 = 4;
 
+/// How much faster than real time the clock of a TCP runs.
+const fn scale_of(tcp: Tcp) -> u32 {
+    match tcp {
+        Tcp::Smoltcp => CLOCK_SCALE,
+        Tcp::Own => 1,
+    }
+}
+
 /// A quarter of the shortest retransmission timeout.
 const MAX_ACK_DELAY: Duration = Duration::from_millis(250);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_own_tcp_runs_in_real_time() {
+        let config = Config::new("10.0.0.1/24".parse().unwrap(), 1).with_tcp(Tcp::Smoltcp);
+        assert_eq!((config.clock.scale(), config.stack.timeout), (4, Some(Duration::from_secs(120))));
+        let config = config.with_tcp(Tcp::Own).with_clock_scale(100);
+        assert_eq!((config.clock.scale(), config.stack.timeout), (1, Some(Duration::from_secs(30))));
+    }
 
     #[test]
     fn the_sockets_of_the_kernel_have_the_same_times() {

@@ -18,7 +18,7 @@ use weft_verbs::{Payload, Refusal, Status};
 use crate::failure::{Cause, Failure, Received};
 use crate::stream::parked::{Parked, Rdmap};
 use crate::stream::placing::Placings;
-use crate::stream::segments::Segments;
+use crate::stream::segments::{Fit, Segments};
 use crate::stream::user::User;
 
 pub(crate) mod direct;
@@ -116,13 +116,13 @@ impl Stream {
     }
 
     /// Builds the next FPDU in `out` and answers its length there, without what the user lends; 0 when there is
-    /// nothing to send. `out` is to hold an FPDU of `mulpdu`; in a smaller one messages are cut into smaller
-    /// segments, and a long one by `fit`.
+    /// nothing to send, or it does not go there by `fit`. `out` is to hold an FPDU of `mulpdu`; in a smaller one
+    /// messages are cut into smaller segments.
     #[inline]
     pub(crate) fn transmit(
         &mut self,
         out: &mut [u8],
-        (mulpdu, fit): (usize, Option<usize>),
+        (mulpdu, fit): (usize, Fit),
         user: &mut impl User,
     ) -> Result<usize, Failure> {
         if user.is_sated() {
@@ -142,7 +142,9 @@ impl Stream {
             // The user goes by the readiness. So this is our own fault.
             return Err(Failure::local(Cause::Local(Status::General)));
         }
-        let fitting = self.segments.fitting(max_ulpdu, fit, &self.rdmap);
+        let Some(fitting) = self.segments.fitting([mulpdu, max_ulpdu], fit, &self.rdmap) else {
+            return Ok(0);
+        };
         let Some(segment) = self.rdmap.poll_segment(fitting) else { return Ok(0) };
         let (octets, fpdu) = self.build(out, &segment, user)?;
         user.count_sent(&segment.header, segment.len, fpdu);

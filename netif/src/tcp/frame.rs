@@ -57,11 +57,6 @@ impl Outbox {
         Unsent { octets: number(self.unsent), first: number(first) }
     }
 
-    /// Returns the octets that the segment takes which is open, or a whole segment if none is.
-    pub(crate) fn segment_room(&self, emss: usize) -> usize {
-        self.open_room(emss).unwrap_or(emss)
-    }
-
     /// Lets `f` write into the rest of the open segment if that has at least `least` octets, and otherwise into a new
     /// one. `room` is the most octets. `f` returns how many to queue, and a result.
     pub(crate) fn write<R>(
@@ -215,7 +210,7 @@ mod tests {
         for longest in [1000, 3000] {
             let (mut outbox, mut pool) = outbox(longest);
             assert_eq!(write(&mut outbox, &mut pool, 1, &[1; 600]), 600);
-            assert_eq!(outbox.segment_room(1000), 400);
+            assert_eq!(outbox.open_room(1000), Some(400));
             assert_eq!(write(&mut outbox, &mut pool, 400, &[2; 600]), 400, "the rest of the segment");
             assert_eq!(write(&mut outbox, &mut pool, 1, &[3; 600]), 600);
             assert_eq!(

@@ -101,8 +101,4 @@ impl OwnLlp<'_> {
     pub(crate) fn emss(&self) -> usize {
         self.connection.emss()
     }
-
-    pub(crate) fn segment_room(&self) -> usize {
-        self.connection.outbox.segment_room(self.connection.emss())
-    }
 }

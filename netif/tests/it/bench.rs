@@ -140,7 +140,7 @@ impl Talker {
         let mut llp = stack.llp(id).unwrap();
         while self.sent < self.len {
             let Self { salt, len, sent, .. } = *self;
-            let written = llp.transmit(|room| {
+            let written = llp.transmit(1, |room| {
                 let step = room.len().min(len - sent);
                 room[..step]
                     .iter_mut()

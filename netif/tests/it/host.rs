@@ -233,7 +233,7 @@ fn connections_that_the_kernel_refuses() {
     let id = host.stack.connect(taken, None).unwrap();
     host.until_state(id, LlpState::Reset);
     assert_eq!(host.stack.llp(id).unwrap().cause(), Some(CloseCause::Refused));
-    assert!(host.stack.llp(id).unwrap().transmit(|_| (0, ())).is_none());
+    assert!(host.stack.llp(id).unwrap().transmit(1, |_| (0, ())).is_none());
     // The own end is the wanted one.
     let listener = TcpListener::bind((V4, 0)).unwrap();
     let id = host.stack.connect(listener.local_addr().unwrap(), Some(taken)).unwrap();

@@ -69,7 +69,7 @@ fn octets_go_both_ways_and_the_end_is_graceful() {
     let mut llp = line.llp(0);
     assert_eq!((llp.emss(), llp.capacity(), llp.segment_room()), (500, 1000, None));
     assert_eq!(llp.send_slice(b"over "), 5);
-    let put = llp.transmit(|room| {
+    let put = llp.transmit(1, |room| {
         room[..5].copy_from_slice(b"there");
         (5, room.len())
     });
@@ -111,7 +111,7 @@ fn an_abort_is_a_reset_at_the_other_end() {
     let [aborted, reset] =
         [CloseCause::Aborted, CloseCause::Reset].map(|cause| (LlpState::Reset, Some(cause)));
     assert_eq!(line.ends(), [aborted, reset]);
-    assert_eq!(line.llp(1).transmit(|_| (0, ())), None);
+    assert_eq!(line.llp(1).transmit(1, |_| (0, ())), None);
 }
 
 #[test]

@@ -21,7 +21,7 @@ fn stream_and_close(bench: &mut Bench, ids: [weft_netif::ConnectionId; 2], first
     bench.drive(|stacks| stacks[second].llp(ids[second]).unwrap().is_drained());
     assert_eq!(state(&mut bench.stacks[second], ids[second]), LlpState::PeerClosed);
     assert_eq!(state(&mut bench.stacks[first], ids[first]), LlpState::Established);
-    assert_eq!(bench.stacks[first].llp(ids[first]).unwrap().transmit(|_| (0, ())), None);
+    assert_eq!(bench.stacks[first].llp(ids[first]).unwrap().transmit(1, |_| (0, ())), None);
 
     // The half-closed connection still carries octets the other way.
     assert_eq!(bench.stacks[second].llp(ids[second]).unwrap().send_slice(b"late"), 4);
@@ -101,7 +101,7 @@ fn room_unsent_and_ready_follow_the_stream() {
     let mut llp = bench.stacks[0].llp(ids[0]).unwrap();
     assert_eq!((llp.room(), llp.unsent()), (5_000, 0));
     assert_eq!(llp.send_slice(&[7; 6_000]), 5_000);
-    assert_eq!((llp.room(), llp.unsent(), llp.transmit(|room| (0, room.len()))), (0, 5_000, Some(0)));
+    assert_eq!((llp.room(), llp.unsent(), llp.transmit(1, |room| (0, room.len()))), (0, 5_000, Some(0)));
     bench.pass(Duration::from_secs(1));
     assert_eq!(bench.stacks[0].next_ready(), Some(ids[0]), "room came back");
     assert_eq!(bench.stacks[0].next_ready(), None, "named once");

@@ -8,6 +8,7 @@ use weft_verbs::{Left, Span, Violation};
 
 use crate::failure::Failure;
 use crate::stream::Stream;
+use crate::stream::segments::Fit;
 use crate::stream::user::Surroundings;
 
 /// Sends as long as there is something to send and TCP takes it.
@@ -55,7 +56,7 @@ fn build_several(
         if let Some(lending) = &mut user.lending {
             lending.begin(built);
         }
-        let octets = match stream.transmit(&mut scratch[built..], (mulpdu, None), user) {
+        let octets = match stream.transmit(&mut scratch[built..], (mulpdu, Fit::Any), user) {
             Ok(octets) => octets,
             Err(failure) => return (built, Err(failure)),
         };
@@ -106,7 +107,7 @@ fn send(llp: &mut Llp<'_>, built: &[u8], user: &mut Surroundings<'_>) -> Result<
 fn copy(llp: &mut Llp<'_>, span: Span<'_>, len: usize) -> Result<(), Violation> {
     let mut done = 0;
     while done < len {
-        let copied = llp.transmit(|room| {
+        let copied = llp.transmit(1, |room| {
             let step = room.len().min(len - done);
             match span.skip(done).copy_out(&mut room[..step]) {
                 Ok(()) => (step, Ok(step)),

@@ -169,6 +169,7 @@ mod tests {
 
     use super::*;
     use crate::stream::parked::Parked;
+    use crate::stream::segments::Fit;
     use crate::stream::user::Nobody;
 
     /// The stream of an end that has sent the Request, or has answered it.
@@ -201,7 +202,7 @@ mod tests {
     }
 
     fn send(stream: &mut Stream, out: &mut [u8]) -> usize {
-        stream.transmit(out, (1024, None), &mut Nobody).unwrap()
+        stream.transmit(out, (1024, Fit::Any), &mut Nobody).unwrap()
     }
 
     #[test]

@@ -5,6 +5,7 @@ use weft_rdmap::MAX_UNCUT_ULPDU;
 
 use crate::failure::Failure;
 use crate::stream::Stream;
+use crate::stream::segments::Fit;
 use crate::stream::user::User;
 
 /// The largest ULPDU of a segment. An FPDU larger than the send buffer would wait for room for ever.
@@ -46,7 +47,7 @@ pub(crate) fn transmit<E>(
     if !llp.has_room(needed) {
         return Ok(0);
     }
-    let in_place = llp.transmit(|out| {
+    let in_place = llp.transmit(least, |out| {
         if out.len() < needed.min(least) {
             return (0, None);
         }
@@ -69,7 +70,7 @@ pub(crate) fn transmit<E>(
 /// Sends as long as there is something to send and TCP has room for a whole FPDU of the largest size: as many FPDUs
 /// as the free part of the send buffer takes in one call. Where that wraps, an FPDU is cut to end with the buffer, as
 /// a TCP segment does there, so that the two keep together; but not where that would make a good part of all FPDUs
-/// short.
+/// short. On Weft's own TCP the place ends with the segment.
 #[inline]
 pub(crate) fn transmit_all(
     stream: &mut Stream,
@@ -78,22 +79,27 @@ pub(crate) fn transmit_all(
     mulpdu: usize,
     user: &mut impl User,
 ) -> Result<(), Failure> {
+    let is_cut = llp.keeps_segments();
+    let mut takes_rest = is_cut;
     while stream.has_output(user.has_request()) {
         let needed = stream.fpdu_room(mulpdu);
         let room = llp.room();
-        let cuts = llp.capacity() >= FEW * needed;
+        let cuts = !is_cut && llp.capacity() >= FEW * needed;
         let fills_segments = llp.emss() == needed && !stream.segments().sends_markers();
         let boundary = if cuts && fills_segments { Boundary::of(llp) } else { None };
         let mut is_idle = false;
-        let built = transmit(llp, scratch, [needed, if cuts { SHORTEST } else { needed }], |out| {
+        let least = if cuts || takes_rest { SHORTEST } else { needed };
+        let built = transmit(llp, scratch, [needed, least], |out| {
             let wraps = cuts && out.len() < room;
-            let (octets, end) = fill(stream, out, Shape { mulpdu, wraps, boundary }, user);
+            let (octets, end) = fill(stream, out, Shape { mulpdu, wraps, boundary, is_cut }, user);
             is_idle = matches!(end, Ok(true));
             (octets, end.map(|_is_idle| octets))
         })?;
-        if built == 0 || is_idle {
+        if is_idle || built == 0 && !takes_rest {
             return Ok(());
         }
+        // What does not go into the rest of a segment goes into a new one.
+        takes_rest = is_cut && built > 0;
     }
     Ok(())
 }
@@ -105,6 +111,8 @@ struct Shape {
     /// The buffer wraps behind the place for the FPDUs.
     wraps: bool,
     boundary: Option<Boundary>,
+    /// The place is a TCP segment, or what is left of one.
+    is_cut: bool,
 }
 
 /// Where TCP's segment ends that the next FPDU begins in, if FPDUs of the largest size fill segments. Behind the
@@ -124,12 +132,12 @@ impl Boundary {
         Some(Self { segment, room: llp.segment_room()? })
     }
 
-    /// The length of the next FPDU; none for the largest.
-    const fn fit(&self) -> Option<usize> {
+    /// How the next FPDU fits.
+    const fn fit(&self) -> Fit {
         match self.room {
-            room if room == self.segment => None,
-            room if room < SHORTEST => Some(room + self.segment - SHORTEST),
-            room => Some(room),
+            room if room == self.segment => Fit::Any,
+            room if room < SHORTEST => Fit::Cut(room + self.segment - SHORTEST),
+            room => Fit::Cut(room),
         }
     }
 
@@ -150,12 +158,16 @@ fn fill(
     mut shape: Shape,
     user: &mut impl User,
 ) -> (usize, Result<bool, Failure>) {
-    let (mulpdu, wraps) = (shape.mulpdu, shape.wraps);
+    let Shape { mulpdu, wraps, is_cut, .. } = shape;
     let mut filled = 0;
     loop {
         let rest = out.len() - filled;
         let limit = if wraps { before_wrap(rest, stream.fpdu_room(mulpdu)) } else { rest };
-        let fit = shape.boundary.and_then(|boundary| boundary.fit());
+        let fit = match &shape.boundary {
+            Some(boundary) => boundary.fit(),
+            None if is_cut => Fit::Whole,
+            None => Fit::Any,
+        };
         let octets = match stream.transmit(&mut out[filled..filled + limit], (mulpdu, fit), user) {
             Ok(octets) => octets,
             Err(failure) => return (filled, Err(failure)),
@@ -164,10 +176,11 @@ fn fill(
         if let Some(boundary) = &mut shape.boundary {
             boundary.pass(octets);
         }
-        if octets == 0 || !stream.has_output(user.has_request()) {
-            return (filled, Ok(true));
+        if !stream.has_output(user.has_request()) || octets == 0 {
+            // In a segment it may be that only the place is too short.
+            return (filled, Ok(octets > 0 || !is_cut || !stream.has_output(user.has_request())));
         }
-        let least = if wraps { SHORTEST } else { stream.fpdu_room(mulpdu) };
+        let least = if wraps || is_cut { SHORTEST } else { stream.fpdu_room(mulpdu) };
         if out.len() - filled < least {
             return (filled, Ok(false));
         }

@@ -14,6 +14,17 @@ pub(crate) struct Segments<Q = [Expected; 4]> {
     ddp: Receiver<Q>,
 }
 
+/// How the next message fits into the place that it may take.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Fit {
+    /// It is cut where the place ends.
+    Any,
+    /// A long one is cut to make an FPDU of so many octets.
+    Cut(usize),
+    /// The place is what is left of a TCP segment: what fits into a whole one is not cut here.
+    Whole,
+}
+
 /// A whole ULPDU with good CRC.
 #[derive(Debug)]
 pub(crate) struct Arrived<'a, Q> {
@@ -123,12 +134,14 @@ impl<Q: AsMut<[Expected]>> Segments<Q> {
         self.framer.room(len)
     }
 
-    /// How long the next ULPDU may be: `max_ulpdu`, or, of a message that takes many of these, what makes an FPDU of
-    /// `fit` octets.
-    pub(crate) fn fitting(&self, max_ulpdu: usize, fit: Option<usize>, rdmap: &Rdmap) -> usize {
+    /// How long the next ULPDU may be: `max_ulpdu`, for which there is room, or less by `fit`. `None` if the message
+    /// does not go there.
+    pub(crate) fn fitting(&self, [mulpdu, max_ulpdu]: [usize; 2], fit: Fit, rdmap: &Rdmap) -> Option<usize> {
+        let left = || rdmap.left() as usize;
         match fit {
-            Some(fit) if rdmap.left() as usize > MANY * max_ulpdu => max_ulpdu.min(self.room(fit)),
-            _ => max_ulpdu,
+            Fit::Cut(fit) if left() > MANY * max_ulpdu => Some(max_ulpdu.min(self.room(fit))),
+            Fit::Whole if max_ulpdu < mulpdu && (max_ulpdu + 1..=mulpdu).contains(&(left() + HEADER)) => None,
+            _ => Some(max_ulpdu),
         }
     }
 
@@ -152,3 +165,5 @@ impl<Q: AsMut<[Expected]>> Segments<Q> {
 const FUSED: usize = 256;
 /// A message of more ULPDUs than this may take one more, so that FPDUs end where TCP's segments do.
 const MANY: usize = 4;
+/// The longest header of a message that may be cut.
+const HEADER: usize = Header::UNTAGGED_LEN;
