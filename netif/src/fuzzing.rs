@@ -8,11 +8,11 @@ use smoltcp::wire::{
     Icmpv6Packet, Icmpv6Repr, Ipv4Packet, NdiscRepr, RawHardwareAddress, TcpPacket, TcpSeqNumber,
 };
 
-use crate::{IpSetting, Stack, StackConfig, Wire, pair};
+use crate::{IpSetting, Stack, StackConfig, Tcp, Wire, pair};
 
 /// Feeds frames to a stack that listens, opens one connection, and takes every connection that it is offered.
 ///
-/// The first octet chooses IPv4 or IPv6. Records follow: an octet of kind, one of length, and as many octets. A
+/// The first octet chooses IPv4 or IPv6, and the TCP. Records follow: an octet of kind, one of length, and as many octets. A
 /// record of an even kind is a frame, whose Ethernet addresses are corrected. A record of an odd kind describes a TCP
 /// segment with good checksums. Its sequence numbers are close to those that the stack expects, so that the stack
 /// gets beyond the handshake.
@@ -23,7 +23,8 @@ pub fn frame(data: &[u8]) {
 /// As [`frame`]. Returns how many connections were taken, and how many octets received.
 fn run(data: &[u8]) -> (usize, usize) {
     let Some((&family, mut rest)) = data.split_first() else { return (0, 0) };
-    let mut bench = Bench::new(family & 1 == 0);
+    let tcp = if family & 2 == 0 { Tcp::Smoltcp } else { Tcp::Own };
+    let mut bench = Bench::new(family & 1 == 0, tcp);
     while let [kind, len, tail @ ..] = rest {
         let (record, after) = tail.split_at(tail.len().min(usize::from(*len)));
         rest = after;
@@ -46,18 +47,18 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(is_v4: bool) -> Self {
-        Self::with(is_v4, 1500, 4096)
+    fn new(is_v4: bool, tcp: Tcp) -> Self {
+        Self::with(is_v4, tcp, 1500, 4096)
     }
 
-    fn with(is_v4: bool, mtu: usize, tcp_buffer: usize) -> Self {
+    fn with(is_v4: bool, tcp: Tcp, mtu: usize, tcp_buffer: usize) -> Self {
         let (own, peer) = if is_v4 { ("10.0.0.1/24", "10.0.0.2") } else { ("fd00::1/64", "fd00::2") };
         let (wire, end) = pair(mtu);
         // All three are constants of this file.
         let ip: IpSetting = own.parse().unwrap_or_else(|error| panic!("{error}"));
         let peer: IpAddr = peer.parse().unwrap_or_else(|error| panic!("{error}"));
         let own = ip.address;
-        let config = StackConfig { mtu, tcp_buffer, backlog: 4, ..StackConfig::new(ip) };
+        let config = StackConfig { mtu, tcp_buffer, tcp, backlog: 4, ..StackConfig::new(ip) };
         let mut stack = Stack::new(wire, config, Instant::ZERO);
         stack.listen(PORT).unwrap_or_else(|error| panic!("{error}"));
         let remote = SocketAddr::new(peer, PEER_PORT);
@@ -251,7 +252,12 @@ mod tests {
     /// smoltcp panics on this without the stack's choice of buffer size: see `receive_len`.
     #[test]
     fn a_flood_that_ignores_the_window_causes_no_panic() {
-        let mut bench = Bench::with(true, 65_535, 256 * 1024);
+        flood(Tcp::Smoltcp);
+        flood(Tcp::Own);
+    }
+
+    fn flood(tcp: Tcp) {
+        let mut bench = Bench::with(true, tcp, 65_535, 256 * 1024);
         // SYN with a window scale option, then the ACK of the handshake.
         let syn = bench.segment(3, &[0x02, 0, 0, 1, 3, 3, 7, 0]);
         bench.deliver(&syn, Duration::ZERO);

@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn all_times_keep_their_meaning_when_the_clock_changes() {
-        let config = Config::new("10.0.0.1/24".parse().unwrap(), 1);
+        let config = Config::new("10.0.0.1/24".parse().unwrap(), 1).with_tcp(Tcp::Smoltcp);
         assert_eq!(config.clock.scale(), CLOCK_SCALE);
         let mut config = config.with_clock_scale(100);
         assert_eq!(config.clock.scale(), 100);

@@ -75,6 +75,7 @@ impl Relay {
 }
 
 impl World {
+    #[expect(clippy::disallowed_methods, reason = "the kernel's TCP works in real time")]
     fn new(address: &str, spec: &str, impairment: Option<ImpairmentConfig>) -> Self {
         let device = Wire::open(&spec.parse().unwrap(), 1500).unwrap();
         let config = StackConfig { tcp: Tcp::Own, ..StackConfig::new(address.parse().unwrap()) };
@@ -103,7 +104,7 @@ impl World {
             self.stack.ingress(now);
             self.stack.egress(now);
             self.relay.iter_mut().for_each(|relay| relay.work(now));
-            let wire = self.relay.as_ref().map_or(self.stack.wire(), |relay| &relay.device);
+            let wire = self.relay.as_ref().map_or_else(|| self.stack.wire(), |relay| &relay.device);
             let fd = wire.poll_fd().unwrap();
             let mut fds = [PollFd::new(&fd, PollFlags::IN)];
             let at = self.stack.poll_at(now).unwrap_or(now + Duration::from_millis(1));

@@ -12,6 +12,7 @@ mod host_reading;
 mod kernel;
 mod limits;
 mod neighbors;
+mod rates;
 mod scale;
 mod scripted;
 mod shared;
