@@ -6,7 +6,8 @@
 //! neighbor icmp    MAC addresses, errors about what was sent
 //! records timers   half-open connections and those in TIME-WAIT, deadlines
 //! line             the wire, and frames to the own address
-//! ingress opening  segments of connections, and of none
+//! arrived ingress  segments of connections
+//! opening          segments of none
 //! egress ending    turns of connections, and their end
 //! ```
 
@@ -30,6 +31,7 @@ use crate::slot::Slot;
 use crate::table::{ConnectionId, Table};
 use crate::wire::Wire;
 
+mod arrived;
 mod connection;
 mod egress;
 mod ending;
@@ -50,9 +52,8 @@ pub(crate) use ending::MovingOwn;
 use line::Line;
 pub use llp::OwnLlp;
 use neighbor::Neighbors;
-use opening::{Half, Waiting};
 use pool::Pool;
-use records::Records;
+use records::{Half, Records, Waiting};
 use timers::{Timers, instant, micros};
 
 /// A [`Stack`](crate::Stack) on Weft's own TCP. Its methods are described there.
@@ -142,7 +143,7 @@ impl Own {
 
     pub(crate) fn unlisten(&mut self, listener: SocketAddr) {
         let Some(port) = self.ports.unlisten(listener) else { return };
-        let orphans = self.halves.take_all(|_, half| half.port() == port).len();
+        let orphans = self.halves.take_all(|_, half| half.port == port).len();
         self.tcp.failed += orphans as u64;
         let is_orphan = |id: &ConnectionId| self.table.get(*id).is_some_and(|it| it.listener == Some(port));
         let orphans: Vec<ConnectionId> = self.table.ids().filter(is_orphan).collect();

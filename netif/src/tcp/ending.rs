@@ -4,7 +4,7 @@ use weft_tcp::State;
 
 use super::Own;
 use super::connection::Connection;
-use super::opening::Waiting;
+use super::records::Waiting;
 use crate::llp::state::CloseCause;
 use crate::table::ConnectionId;
 

@@ -1,28 +1,18 @@
 //! Receiving: frames from the wire on their way to connections.
 
-use core::net::IpAddr;
-use core::ops::Range;
-
 use smoltcp::time::Instant;
-use weft_tcp::{Ecn, Effects, Flags, Segment};
+use weft_tcp::{Effects, Flags};
 
 use super::Own;
+use super::arrived::Arrived;
 use super::connection::Connection;
 use super::held::Piece;
 use super::icmp::Report;
 use super::line::Taken;
 use super::timers::micros;
-use crate::demux::{Peek, Tuple};
+use crate::demux::Peek;
 use crate::frame::Frame;
 use crate::table::ConnectionId;
-
-/// A segment that has arrived, and where its payload is in the frame.
-#[derive(Debug, Clone)]
-pub(super) struct Arrived {
-    pub(super) tuple: Tuple,
-    pub(super) segment: Segment,
-    payload: Range<usize>,
-}
 
 impl Own {
     pub(crate) fn ingress(&mut self, now: Instant) -> usize {
@@ -157,23 +147,6 @@ impl Own {
             self.mark_ready(id);
         }
         self.mark_dirty(id);
-    }
-}
-
-impl Arrived {
-    /// Reads the TCP segment in a frame whose checksums are good. It begins `len` octets before the frame's end, and
-    /// ends where the IP header says.
-    fn read(frame: &Frame, tuple: Tuple, len: usize) -> Option<Self> {
-        let start = frame.len().checked_sub(len)?;
-        let ip = frame.get(14..)?.first_chunk::<20>()?;
-        let (end, ecn) = match tuple.local.ip() {
-            IpAddr::V4(_) => (14 + usize::from(u16::from_be_bytes([ip[2], ip[3]])), Ecn::of(ip[1])),
-            IpAddr::V6(_) => (54 + usize::from(u16::from_be_bytes([ip[4], ip[5]])), Ecn::of(ip[1] >> 4)),
-        };
-        let tcp = frame.get(start..end)?;
-        let segment = Segment::parse(tcp, ecn).ok()?;
-        let payload = end.checked_sub(usize::try_from(segment.len).ok()?)?..end;
-        Some(Self { tuple, segment, payload })
     }
 }
 

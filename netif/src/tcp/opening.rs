@@ -1,37 +1,14 @@
 //! Segments of no connection: those that open one, those that come after its end, and those of nobody.
 
 use smoltcp::time::Instant;
-use weft_tcp::{
-    Flags, HalfOpen, Listened, Micros, Opening, Segment, Seq, Template, TimeWait, Waited, listen,
-};
+use weft_tcp::{Flags, HalfOpen, Listened, Micros, Opening, Segment, Seq, Template, Waited, listen};
 
+use super::arrived::Arrived;
 use super::connection::Tcp;
-use super::ingress::Arrived;
+use super::records::Half;
 use super::timers::micros;
 use super::{Own, ends};
 use crate::demux::Tuple;
-
-/// A half-open connection.
-#[derive(Debug)]
-pub(super) struct Half {
-    record: HalfOpen,
-    port: u16,
-    give_up_at: Micros,
-}
-
-/// A connection in TIME-WAIT.
-#[derive(Debug)]
-pub(super) struct Waiting {
-    pub(super) record: TimeWait,
-    /// It was in another stack than its ports choose.
-    pub(super) is_moved: bool,
-}
-
-impl Half {
-    pub(super) const fn port(&self) -> u16 {
-        self.port
-    }
-}
 
 impl Own {
     /// Handles a segment of no connection in the table.

@@ -3,10 +3,26 @@
 use core::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-use weft_tcp::Micros;
+use weft_tcp::{HalfOpen, Micros, TimeWait};
 
 use crate::demux::Tuple;
 use crate::table::Keyed;
+
+/// A half-open connection.
+#[derive(Debug)]
+pub(crate) struct Half {
+    pub(crate) record: HalfOpen,
+    pub(crate) port: u16,
+    pub(crate) give_up_at: Micros,
+}
+
+/// A connection in TIME-WAIT.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub(crate) record: TimeWait,
+    /// It was in another stack than its ports choose.
+    pub(crate) is_moved: bool,
+}
 
 /// Records by their 4-tuples. Each has a deadline.
 #[derive(Debug)]
