@@ -121,8 +121,11 @@ impl HalfOpen {
             None if self.agreement.timestamps => return Opening::Dropped,
             None => false,
         };
+        let is_unacceptable = is_old || !is_inside;
         match segment.ack {
-            _ if is_old || !is_inside => self.challenge(config, now),
+            // A half-open peer that knows other numbers would answer the answer, and this side that one, for ever.
+            _ if is_unacceptable && segment.seq_len() == 0 => Opening::Dropped,
+            _ if is_unacceptable => self.challenge(config, now),
             _ if is_syn => Opening::Ended,
             None => Opening::Dropped,
             Some(ack) if ack == self.iss + 1 => Opening::Opened,
@@ -259,10 +262,12 @@ mod tests {
         assert_eq!(opening(ack(300, 0, 41)), Opening::Opened, "the ACK itself was lost");
         let reset = Segment { flags: Flags::RST, ..Segment::new(Seq(1), None) };
         assert_eq!(opening(ack(100, 1, 40)), Opening::Reply(reset));
-        let Opening::Reply(challenge) = opening(ack(99, 0, 40)) else { panic!("before the window") };
+        let octet = |segment| Segment { len: 1, ..segment };
+        let Opening::Reply(challenge) = opening(octet(ack(99, 0, 40))) else { panic!("before the window") };
         assert_eq!((challenge.seq, challenge.ack, challenge.flags), (Seq(0), Some(Seq(100)), Flags::NONE));
         assert_eq!(challenge.window, 512);
-        assert_eq!(opening(ack(100, 0, 39)), Opening::Reply(challenge), "PAWS");
+        assert_eq!(opening(octet(ack(100, 0, 39))), Opening::Reply(challenge), "PAWS");
+        assert_eq!([ack(99, 0, 40), ack(100, 0, 39)].map(opening), [Opening::Dropped; 2], "without octets");
         assert_eq!(opening(Segment::new(Seq(100), Some(Seq(0)))), Opening::Dropped, "no timestamps");
         assert_eq!(opening(Segment { ack: None, ..ack(100, 0, 40) }), Opening::Dropped);
         assert_eq!(opening(Segment { flags: Flags::RST, ..ack(100, 7, 0) }), Opening::Ended);
@@ -270,5 +275,22 @@ mod tests {
         assert_eq!(opening(Segment { flags: Flags::RST, ..ack(99, 7, 0) }), Opening::Dropped);
         assert!(matches!(opening(syn()), Opening::Reply(Segment { flags: Flags::SYN, .. })));
         assert_eq!(opening(Segment { seq: Seq(102), ..syn() }), Opening::Ended);
+    }
+
+    /// Two listeners get a SYN each in the name of the other one. Neither knows the other's numbers, and so neither is
+    /// content with an answer.
+    #[test]
+    fn two_half_open_sides_do_not_answer_each_other_forever() {
+        let config = Config::new(1500, false);
+        let half =
+            |iss| HalfOpen::new(&config, &Segment { options: Options::default(), ..syn() }, iss, 7, NOW);
+        let sides = [half(Seq(1_000_000)), half(Seq(2_000_000_000))];
+        let mut segment = sides[0].syn_ack(&config, NOW);
+        let mut answers = 0;
+        while let Opening::Reply(answer) = sides[(answers + 1) % 2].handle(&config, &segment, NOW) {
+            (segment, answers) = (answer, answers + 1);
+            assert!(answers < 10, "{segment:?}");
+        }
+        assert_eq!(answers, 1, "a SYN is answered, and an ACK is not");
     }
 }
