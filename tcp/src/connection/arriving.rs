@@ -87,9 +87,6 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>, I: AsMut<[Interval]>> Connection<S, I> {
             self.refuse(segment, now);
             return Verdict::Dropped;
         }
-        if let Some(stamps) = segment.options.timestamps.filter(|_| self.agreement.timestamps) {
-            self.clock.take(stamps.value, segment.seq, self.receiver.acknowledged(), now);
-        }
         Verdict::Taken
     }
 
@@ -134,6 +131,10 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>, I: AsMut<[Interval]>> Connection<S, I> {
             return Effects { opened, ..Effects::default() };
         }
         let was_closed = self.sender.window() == 0;
+        // Not before the number is known to be good: a stranger's timestamp would make all later ones of the peer old.
+        if let Some(stamps) = segment.options.timestamps.filter(|_| self.agreement.timestamps) {
+            self.clock.take(stamps.value, segment.seq, self.receiver.acknowledged(), now);
+        }
         let acked = self.sender.acknowledge(&self.acknowledgement(segment, ack), now);
         self.hear(segment, acked.octets > 0 || was_closed, now);
         if acked.fin {
