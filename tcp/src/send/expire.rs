@@ -70,6 +70,7 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>> Sender<S> {
             self.remember(true);
         }
         let is_new_event = matches!(self.recovery.phase, Phase::Open);
+        self.cwr |= self.ecn && is_new_event;
         self.congestion.timeout(flight, is_new_event);
         let reo_wnd = if self.sack { self.rack.reo_wnd(self.path()) } else { Micros(0) };
         self.rack.mark_losses_on_rto(&mut self.board, reo_wnd, now);

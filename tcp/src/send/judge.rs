@@ -39,7 +39,6 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>> Sender<S> {
         let is_old_mark = self.cwr || una.is_before(self.cwr_end);
         if ack.ece && self.ecn && !is_old_mark && self.recovery.phase == Phase::Open {
             self.counters.marked += 1;
-            self.cwr = true;
             self.begin(Phase::Reducing, Cause::Ecn, news);
         }
         // What was sent after the reduction and is lost as well, is the next congestion event.
@@ -79,11 +78,13 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>> Sender<S> {
         if is_partial || is_third { self.board.lose(first) } else { 0 }
     }
 
-    /// Begins a reduction by PRR (RFC 9937 section 6.1).
+    /// Begins a reduction by PRR (RFC 9937 section 6.1). CWR tells of each one, whatever its cause, so that marks of the
+    /// same window do not reduce it again (RFC 3168 section 6.1.2).
     fn begin(&mut self, phase: Phase, cause: Cause, news: &News) {
         if self.recovery.phase == Phase::Open {
             self.remember(false);
             self.congestion.reduce(cause, news.flight);
+            self.cwr = self.ecn;
         }
         let totals = self.board.totals();
         self.recovery.prr = Prr::begin(totals.pipe + totals.lost + news.delivered);
