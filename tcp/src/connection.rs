@@ -108,7 +108,7 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>, I: AsMut<[Interval]>> Connection<S, I> {
         connection.clock = half.clock(now);
         connection.agreement = *half.agreement();
         connection.synchronize(irs, now);
-        connection.syn_times = 1 + u8::from(half.is_repeated());
+        connection.syn_times = half.times_sent().max(1);
         connection.establish(segment, half.rtt(now), now);
         connection
     }
@@ -246,6 +246,9 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>, I: AsMut<[Interval]>> Connection<S, I> {
             syn_repeated: self.syn_times > 1,
         };
         self.sender.established(&agreed, now);
+        if self.syn_times > 2 {
+            self.sender.begin_small();
+        }
         (self.progress_at, self.heard_at) = (now, now);
         if self.closes {
             self.state = self.state.after(Event::Close);

@@ -141,6 +141,12 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>> Sender<S> {
         self.arm(now, false);
     }
 
+    /// Begins with a window of one segment, as the SYN had to be repeated more than once (RFC 5681 section 3.1, which RFC
+    /// 6928 section 2 softens for a single repetition).
+    pub(crate) const fn begin_small(&mut self) {
+        self.congestion.set_cwnd(self.emss as u32);
+    }
+
     /// Says what waits to be sent for the first time, each time that this changes.
     pub fn offer(&mut self, unsent: Unsent, now: Micros) {
         self.unsent = unsent;

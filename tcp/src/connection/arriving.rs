@@ -117,8 +117,8 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>, I: AsMut<[Interval]>> Connection<S, I> {
             if ack != self.iss + 1 {
                 return Effects { reply: segment.reset(), ..Effects::default() };
             }
-            let rtt = (self.syn_times == 1).then(|| now.since(self.syn_sent_at));
-            self.establish(segment, rtt, now);
+            // Our number went in a SYN and in a SYN/ACK, and either may be the one that is acknowledged (RFC 6298 section 3).
+            self.establish(segment, None, now);
             opened = true;
             if segment.flags.has(Flags::SYN) {
                 self.receiver.acknowledge();

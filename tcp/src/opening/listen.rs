@@ -28,8 +28,9 @@ pub fn listen(segment: &Segment) -> Listened {
 
 /// A connection in the state SYN-RECEIVED that was LISTEN before.
 ///
-/// A caller sends [`Self::syn_ack`] at once and whenever [`Self::next_timeout`] is over, and calls [`Self::sent`].
-/// It drops the record when its own limit of time is over.
+/// A caller sends [`Self::syn_ack`] at once and whenever [`Self::next_timeout`] is over. It calls [`Self::sent`] for each
+/// SYN/ACK, those of [`Opening::Reply`] included: a repeated one measures no time and has no ECN. It drops the record
+/// when its own limit of time is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HalfOpen {
     iss: Seq,
@@ -47,7 +48,7 @@ pub struct HalfOpen {
 pub enum Opening {
     /// Nothing.
     Dropped,
-    /// This segment is sent.
+    /// This segment is sent: a SYN/ACK, an ACK or an RST.
     Reply(Segment),
     /// The peer has given up. The record ends, and nothing is sent.
     Ended,
@@ -142,8 +143,9 @@ impl HalfOpen {
         &self.agreement
     }
 
-    pub(crate) const fn is_repeated(&self) -> bool {
-        self.times_sent > 1
+    /// Returns how often the SYN/ACK went, 0 if that is not known.
+    pub(crate) const fn times_sent(&self) -> u8 {
+        self.times_sent
     }
 
     /// Returns the time since the SYN/ACK went, if it went once.

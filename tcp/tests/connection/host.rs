@@ -141,7 +141,12 @@ impl Host {
         let mut reply = None;
         match halves.first().map(|half| (*half, half.handle(&self.config, segment, now))) {
             Some((_, Opening::Dropped)) => {}
-            Some((_, Opening::Reply(segment))) => reply = Some(segment),
+            Some((_, Opening::Reply(segment))) => {
+                if segment.flags.has(weft_tcp::Flags::SYN) {
+                    halves.iter_mut().for_each(|half| half.sent(now));
+                }
+                reply = Some(segment);
+            }
             Some((_, Opening::Ended)) => halves.clear(),
             Some((half, Opening::Opened)) => return self.accept(&half, segment, now),
             None => match (self.cookies.check(&self.config, key, segment, now), listen(segment)) {
