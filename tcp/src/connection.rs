@@ -15,8 +15,8 @@ use crate::opening::{Agreement, offer};
 use crate::state::Event;
 use crate::timestamps::TimestampClock;
 use crate::{
-    Agreed, Config, Flags, HalfOpen, Interval, Micros, Options, RateLimit, Receiver, Segment, Sender, Sent,
-    Seq, State, TimeWait, Token, Unsent,
+    Agreed, Config, Flags, HalfOpen, Interval, Micros, RateLimit, Receiver, Segment, Sender, Sent, Seq,
+    State, TimeWait, Token, Unsent,
 };
 
 /// A connection but in the states LISTEN and, after it, SYN-RECEIVED.
@@ -185,7 +185,7 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>, I: AsMut<[Interval]>> Connection<S, I> {
         if is_known && !is_over {
             let next = if self.state == State::SynReceived { self.iss + 1 } else { self.sender.acceptable() };
             let ack = self.header(next, now);
-            self.reset = Some(Segment { flags: Flags::RST, options: Options::default(), ..ack });
+            self.reset = Some(Segment { flags: Flags::RST, ..ack });
         }
         self.end(Cause::Aborted)
     }

@@ -19,7 +19,7 @@ pub struct ReceiveConfig {
     pub window: u32,
     /// The window at most, of which the window scale follows. 4 MiB.
     pub window_max: u32,
-    /// How long an ACK may wait for data or another ACK to go with, at most 500 ms (RFC 9293, MUST-40). 10 ms.
+    /// How long an ACK may wait for data or another ACK to go with, at most 499 ms (RFC 9293, MUST-40). 10 ms.
     pub ack_delay: Micros,
 }
 

@@ -29,6 +29,7 @@ enum Due {
 
 impl DelayedAck {
     pub(crate) const fn new(next: Seq, mss: u16, delay: Micros, now: Micros) -> Self {
+        let delay = if delay.0 > LONGEST.0 { LONGEST } else { delay };
         Self { delay, due: Due::No, last: next, segment: mss, mss, more: 0, heard_at: now }
     }
 
@@ -106,6 +107,8 @@ impl DelayedAck {
     }
 }
 
+/// The delay is less than half a second (RFC 9293 section 3.8.6.3, MUST-40).
+const LONGEST: Micros = Micros::from_millis(499);
 /// A peer that was silent for so long may have a congestion window of few segments, which delayed ACKs would slow down.
 const SILENCE: Micros = Micros::from_millis(200);
 /// The MSS of a peer that sends no option (RFC 9293 section 3.7.1).
