@@ -89,6 +89,10 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>> Sender<S> {
 
     /// Sets the timers after something has gone or arrived. `has_advanced` says that SND.UNA has (RFC 6298 rule 5.3).
     pub(super) fn arm(&mut self, now: Micros, has_advanced: bool) {
+        self.board.settle();
+        if has_advanced || !self.may_probe_tail() {
+            self.tlp.is_due = false;
+        }
         if self.board.is_empty() {
             let (persist, probe) = (self.timers.persist, self.timers.probe);
             self.timers = Timers { probes: self.timers.probes, ..Timers::default() };

@@ -29,7 +29,7 @@ pub(super) struct Scoreboard<S> {
     /// No record that went once, is in flight and lies before this one can be lost by time.
     pub(super) judged: Seq,
     /// No lost record lies before this one.
-    lost_from: Seq,
+    pub(super) lost_from: Seq,
 }
 
 impl<S: AsRef<[Sent]> + AsMut<[Sent]>> Scoreboard<S> {
@@ -151,9 +151,9 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>> Scoreboard<S> {
         (from..self.ring.len()).find(|&index| self.ring.get(index).is_some_and(|sent| sent.is(LOST)))
     }
 
-    /// Notes that no lost record lies before the one at `index`.
-    pub(super) fn lost_from(&mut self, index: usize) {
-        if let Some(sent) = self.ring.get(index) {
+    /// Has the next search for what is lost begin at a lost record, so that it costs nothing however often it is made.
+    pub(super) fn settle(&mut self) {
+        if let Some(sent) = self.first_lost().and_then(|index| self.ring.get(index)) {
             self.lost_from = sent.seq;
         }
     }

@@ -2,6 +2,7 @@
 
 mod check;
 mod direct;
+mod hostile;
 mod judge;
 mod model;
 mod path;

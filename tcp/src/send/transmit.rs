@@ -160,7 +160,6 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>> Sender<S> {
         let sent_at = self.stamp(seq + octets, now);
         self.board.resend(index, sent_at);
         if reason == Reason::Loss {
-            self.board.lost_from(index);
             self.recovery.resent(octets, sent_at.at());
         }
         self.counters.repeated += 1;

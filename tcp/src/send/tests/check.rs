@@ -43,6 +43,10 @@ pub(super) fn check(sender: &Sender<Vec<Sent>>) -> Result<(), &'static str> {
     if totals.lost != sum(&|s| s.is(LOST)) {
         return Err("what is lost is not a recount");
     }
+    let first_lost = board.find(board.lost_from).and_then(|index| board.ring.get(index));
+    if totals.lost > 0 && !first_lost.is_some_and(|sent| sent.is(LOST)) {
+        return Err("the search for what is lost begins too early");
+    }
     if totals.repeated != sum(&|s| s.is(QUEUED)) {
         return Err("what was sent again is not a recount");
     }
