@@ -3,6 +3,8 @@
 mod cubic;
 mod event;
 mod hystart;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use event::{Cause, Growth};
 
