@@ -1,5 +1,6 @@
 //! A connection whose peer, user, device and time do what the input says.
 
+use crate::timestamps::ticks;
 use crate::{
     Config, Connection, Ecn, Effects, Flags, Frame, HalfOpen, Interval, Micros, Opening, Options, Outgoing,
     Segment, Sent, Seq, State, Timestamps, Token, Transmit, Unreachable, Unsent,
@@ -8,7 +9,8 @@ use crate::{
 /// Lives a connection.
 ///
 /// ```text
-/// octet 0       bit 0: passive; 1: timestamps; 2: SACK; 3: window scaling; 4: ECN; 5: keep-alive; 6: little storage
+/// octet 0       bit 0: passive; 1: timestamps; 2: SACK; 3: window scaling; 4: ECN; 5: keep-alive; 6: little storage;
+///               7: windows of 1 GiB, segments far apart, and days instead of seconds
 /// then steps    octet 0, low three bits: what happens
 ///               0-2  a segment: flags, number, ACK, length, window, options, and two octets for each block of SACK
 ///               3    time: octets that multiply
@@ -21,8 +23,8 @@ use crate::{
 /// Returns which states were reached, in their order in [`State`].
 ///
 /// # Panics
-/// If an octet is taken twice, the window shrinks, numbers go back, a state comes back, what is sent has no place, or
-/// something is in flight without a timer.
+/// If an octet is taken twice, the window shrinks, numbers go back, a state comes back, what is sent has no place,
+/// something is in flight without a timer, or a timer that is over does nothing.
 pub fn segment(octets: &[u8]) -> [bool; 10] {
     let mut input = octets.iter().copied();
     let mut records = [Sent::default(); 64];
@@ -36,6 +38,7 @@ pub fn segment(octets: &[u8]) -> [bool; 10] {
     let mut life = Life::new(mode, records, intervals);
     while let Some(step) = input.next() {
         life.step(step, &mut input);
+        life.rest();
         life.check();
     }
     life.reached
@@ -61,6 +64,8 @@ struct Life<'a> {
     una: Seq,
     state: State,
     reached: [bool; 10],
+    is_vast: bool,
+    is_scaling: bool,
 }
 
 impl<'a> Life<'a> {
@@ -70,12 +75,16 @@ impl<'a> Life<'a> {
         (config.timestamps, config.sack, config.window_scaling, config.ecn) =
             (has(2), has(4), has(8), has(16));
         config.keep_alive = has(32).then_some(Micros::from_secs(10));
-        (config.receive.window, config.receive.window_max) = (2000, 8000);
+        let is_vast = has(128);
+        (config.receive.window, config.receive.window_max) =
+            if is_vast { (VAST, VAST) } else { (2000, 8000) };
+        config.timeout = config.timeout.filter(|_| !is_vast);
+        let scale = if is_vast { Options::MAX_WINDOW_SCALE } else { 1 };
         let (now, iss, irs) = (Micros(1000), Seq(u32::MAX - 300), Seq(u32::MAX - 500));
         let mut syn = Segment { flags: Flags::SYN, window: 4000, ..Segment::new(irs, None) };
         syn.options = Options {
             mss: Some(400),
-            window_scale: Some(1),
+            window_scale: Some(scale),
             sack_permitted: true,
             timestamps: Some(Timestamps { value: 1000, echo: 0 }),
             ..Options::default()
@@ -108,6 +117,8 @@ impl<'a> Life<'a> {
             una,
             state,
             reached: [false; 10],
+            is_vast,
+            is_scaling: config.window_scaling,
         };
         life.transmit();
         life
@@ -127,8 +138,9 @@ impl<'a> Life<'a> {
                 self.take(&segment, effects);
             }
             3 => {
+                let unit = if self.is_vast { 800_000 } else { 8 };
                 self.now =
-                    self.now + Micros(u64::from(octet()) * u64::from(octet()) * u64::from(step >> 3) * 8);
+                    self.now + Micros(u64::from(octet()) * u64::from(octet()) * u64::from(step >> 3) * unit);
                 self.expire();
             }
             4 => {
@@ -198,7 +210,8 @@ impl<'a> Life<'a> {
         // Most segments are near the truth, so that lives are long.
         let near = |octet: u8| if octet & 0x80 == 0 { 0 } else { u32::from(octet & 0x7F) * 16 };
         let next = if self.tcp.state() == State::SynSent { self.irs } else { self.tcp.receiver().next() };
-        let seq = if seq & 0x40 == 0 { next + near(seq) } else { next - near(seq) };
+        let far = if self.is_vast && len & 1 != 0 { 18 } else { 0 };
+        let seq = if seq & 0x40 == 0 { next + (near(seq) << far) } else { next - (near(seq) << far) };
         let all = [Flags::SYN, Flags::FIN, Flags::RST, Flags::PSH, Flags::ECE, Flags::CWR];
         let is_wild = flags & 0xC0 == 0xC0;
         let mut set = Flags::NONE;
@@ -219,12 +232,12 @@ impl<'a> Life<'a> {
         segment.window = u16::from(window) * 16;
         segment.ecn = Ecn::of(len);
         let echo = self.seen.options.timestamps.map_or(0, |stamps| stamps.value);
-        let value = u32::try_from(self.now.0 / 1000).unwrap_or(0) + 1000 - u32::from(options & 3 == 3) * 500;
-        segment.options.timestamps = (options & 0x1C != 0x1C).then_some(Timestamps { value, echo });
+        let value = Seq(ticks(self.now)) + 1000 - u32::from(options & 3 == 3) * 500;
+        segment.options.timestamps = (options & 0x1C != 0x1C).then_some(Timestamps { value: value.0, echo });
         if set.has(Flags::SYN) {
             segment.options.mss = Some(400);
             segment.options.sack_permitted = true;
-            segment.options.window_scale = Some(1);
+            segment.options.window_scale = Some(if self.is_vast { Options::MAX_WINDOW_SCALE } else { 1 });
         }
         segment
     }
@@ -278,8 +291,7 @@ impl<'a> Life<'a> {
         }
         let segment = outgoing.segment;
         if let Some(ack) = segment.ack.filter(|_| !segment.flags.has(Flags::RST)) {
-            // 8,000 octets need no shift.
-            let edge = ack + u32::from(segment.window);
+            let edge = ack + (u32::from(segment.window) << self.shift(&segment));
             assert!(
                 self.edge.is_none_or(|before| !edge.is_before(before)),
                 "the window shrinks: {segment:?}"
@@ -297,6 +309,22 @@ impl<'a> Life<'a> {
         if !segment.flags.has(Flags::RST) {
             self.seen = segment;
         }
+    }
+
+    /// Does what is due, after which nothing is due any more: else an owner would be busy for ever.
+    fn rest(&mut self) {
+        let is_due = |life: &Self| life.tcp.next_timeout().is_some_and(|at| at <= life.now);
+        if !self.is_full && is_due(self) {
+            self.expire();
+            self.transmit();
+            assert!(!is_due(self), "a timer does nothing: {:?}", self.tcp);
+        }
+    }
+
+    /// Returns how the window field of a segment is scaled. 8,000 octets need no shift.
+    fn shift(&self, segment: &Segment) -> u8 {
+        let is_scaled = self.is_vast && self.is_scaling && !segment.flags.has(Flags::SYN);
+        if is_scaled { Options::MAX_WINDOW_SCALE } else { 0 }
     }
 
     fn check(&mut self) {
@@ -337,5 +365,6 @@ const fn rank(state: State) -> u8 {
     }
 }
 
+const VAST: u32 = 1 << 30;
 const OCTETS: usize = 32_768;
 const SPREAD: u32 = 64;
