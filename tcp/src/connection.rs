@@ -1,6 +1,7 @@
 //! A connection.
 
 mod arriving;
+mod black_hole;
 mod departing;
 mod effects;
 mod icmp;
@@ -9,6 +10,8 @@ mod timers;
 pub use departing::Outgoing;
 pub use effects::{Cause, Effects};
 pub use icmp::Unreachable;
+
+use black_hole::BlackHole;
 
 use crate::opening::first_window;
 use crate::opening::{Agreement, offer};
@@ -60,6 +63,7 @@ pub struct Connection<S, I> {
     heard_at: Micros,
     /// The first and the last probe of an idle peer since then.
     probed_at: Option<(Micros, Micros)>,
+    black_hole: BlackHole,
 }
 
 impl<S: AsRef<[Sent]> + AsMut<[Sent]>, I: AsMut<[Interval]>> Connection<S, I> {
@@ -98,6 +102,7 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>, I: AsMut<[Interval]>> Connection<S, I> {
             asked_at: None,
             heard_at: now,
             probed_at: None,
+            black_hole: BlackHole::None,
         }
     }
 

@@ -241,6 +241,12 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>> Sender<S> {
         !self.board.is_empty()
     }
 
+    /// Returns how many timeouts in a row nothing has answered, and how long the first segment is that waits for an answer.
+    pub(crate) fn unanswered(&self) -> (u8, u16) {
+        let first = self.board.ring.get(self.board.first());
+        (self.rtt.backoff(), first.map_or(0, |sent| sent.len.min(sent.segment)))
+    }
+
     /// Whether our FIN is acknowledged.
     pub fn is_closed(&self) -> bool {
         self.fin == Fin::Acknowledged

@@ -137,6 +137,11 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>, I: AsMut<[Interval]>> Connection<S, I> {
         }
         let acked = self.sender.acknowledge(&self.acknowledgement(segment, ack), now);
         self.hear(segment, acked.octets > 0 || was_closed, now);
+        if acked.octets > 0
+            && let Some(mss) = self.black_hole.longer(self.sender.una(), self.sender.nxt(), now)
+        {
+            self.set_mss(mss, now);
+        }
         if acked.fin {
             self.state = self.state.after(Event::FinAcknowledged);
         }

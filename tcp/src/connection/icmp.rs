@@ -1,6 +1,7 @@
 //! What ICMP says of a connection.
 
 use super::Connection;
+use super::black_hole::BlackHole;
 use super::effects::{Cause, Effects};
 use crate::opening::TIMESTAMPS_LEN;
 use crate::{Interval, Micros, Sent, Seq, State};
@@ -32,16 +33,21 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>, I: AsMut<[Interval]>> Connection<S, I> {
         match what {
             Unreachable::Hard if is_in_flight && is_opening => self.end(Cause::Unreachable),
             Unreachable::TooBig(mss) if is_in_flight && !is_opening => {
-                let options = self.agreement.mss - self.agreement.emss();
                 let least = self.config.default_mss.min(self.agreement.mss);
                 let mss = mss.max(least);
                 if mss < self.agreement.mss && mss > TIMESTAMPS_LEN {
-                    self.agreement.mss = mss;
-                    self.sender.set_emss(mss - options, now);
+                    self.black_hole = BlackHole::None;
+                    self.set_mss(mss, now);
                 }
                 Effects::default()
             }
             _ => Effects::default(),
         }
+    }
+
+    /// Takes another MSS for the path, with as many octets of options as before.
+    pub(super) fn set_mss(&mut self, mss: u16, now: Micros) {
+        self.agreement.mss = mss;
+        self.sender.set_emss(self.agreement.emss(), now);
     }
 }

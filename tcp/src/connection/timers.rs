@@ -1,9 +1,10 @@
 //! What the time brings.
 
 use super::Connection;
+use super::black_hole::Unanswered;
 use super::effects::{Cause, Effects};
 use crate::opening::syn_timeout;
-use crate::{Interval, Micros, Sent, State};
+use crate::{Config, Interval, Micros, Sent, State};
 
 impl<S: AsRef<[Sent]> + AsMut<[Sent]>, I: AsMut<[Interval]>> Connection<S, I> {
     /// Returns when [`Self::expire`] has to be called, and what is to be sent then. A time that is over is now.
@@ -32,9 +33,24 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>, I: AsMut<[Interval]>> Connection<S, I> {
             return Effects { closed: Some(Cause::TimedOut), ..effects };
         }
         if self.sender.next_timeout().is_some_and(|at| at <= now) {
+            let before = self.sender.counters().timeouts;
             self.sender.expire(now);
+            if self.sender.counters().timeouts > before {
+                self.suspect_black_hole(now);
+            }
         }
         Effects::default()
+    }
+
+    /// Makes segments shorter if a timeout was one too many for long ones (RFC 8899 section 4.3).
+    fn suspect_black_hole(&mut self, now: Micros) {
+        let (timeouts, len) = self.sender.unanswered();
+        let options = self.agreement.mss - self.agreement.emss();
+        let what = Unanswered { timeouts, len: len.saturating_add(options), nxt: self.sender.nxt() };
+        let least = self.config.default_mss.max(Config::MIN_MSS);
+        if let Some(mss) = self.black_hole.shorter(self.agreement.mss, least, what, now) {
+            self.set_mss(mss, now);
+        }
     }
 
     /// Returns when the SYN or SYN/ACK has to go (again): at once, after 1 s, and twice as long each further time (RFC 6298
