@@ -214,6 +214,7 @@ mod tests {
         frame
     }
 
+    // Covers 9293-MUST-2.
     #[test]
     fn a_device_that_only_carries_octets_gets_whole_checksums() {
         let path = std::env::temp_dir().join(format!("weft-link-{}", std::process::id()));

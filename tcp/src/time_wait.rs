@@ -150,6 +150,7 @@ mod tests {
     }
 
     /// RFC 6191 section 2.
+    // Covers 9293-SHLD-4.
     #[test]
     fn a_later_syn_opens_again() {
         let opens = |has_timestamps, seq, value| {

@@ -83,6 +83,7 @@ mod tests {
 
     const DAY: u64 = 24 * 3600;
 
+    // Covers 7323-5.5-1.
     #[test]
     fn old_timestamps_are_refused_until_ts_recent_is_void() {
         let mut clock = TimestampClock::new(7);
@@ -97,6 +98,7 @@ mod tests {
         assert_eq!(clock.recent(), 77);
     }
 
+    // Covers 7323-5.4-1, 7323-5.4-2.
     #[test]
     fn echoes_tell_the_age_of_a_segment() {
         let mut clock = TimestampClock::new(u32::MAX);

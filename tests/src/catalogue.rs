@@ -2,8 +2,8 @@
 //!
 //! `tests/conformance/requirements.csv` lists the requirements. `tests/conformance/exempt.csv` lists those that no
 //! test can show, with the reasons. A test names its requirements in a comment above its attribute: `// Covers
-//! 5044-4.3-7, 5044-4.3-8.` [`Catalogue::read`] reads all three, [`Catalogue::faults`] returns the faults,
-//! [`Catalogue::render`] writes `docs/conformance.md`.
+//! 5044-4.3-7, 5044-4.3-8.` A script of TCP names them in the same way below its title. [`Catalogue::read`] reads all
+//! three, [`Catalogue::faults`] returns the faults, [`Catalogue::render`] writes `docs/conformance.md`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -23,7 +23,7 @@ pub struct Requirement {
     pub level: String,
     /// The text of the sentence.
     pub text: String,
-    /// The tests that show it: the file, and the function.
+    /// The tests that show it: the file, and the function, or what the title of a script says.
     pub tests: Vec<(String, String)>,
     /// The reason why no test can show it.
     pub exempt: Option<String>,
@@ -70,7 +70,12 @@ impl Catalogue {
             Self::parse(&read(&lists.join("requirements.csv"))?, &read(&lists.join("exempt.csv"))?)?;
         for path in sources(root)? {
             let name = path.strip_prefix(root).unwrap_or(&path).display().to_string();
-            catalogue.add_source(&name, &read(&path)?);
+            let text = read(&path)?;
+            if name.ends_with(".pkt") {
+                catalogue.add_scripts(&name, &text);
+            } else {
+                catalogue.add_source(&name, &text);
+            }
         }
         Ok(catalogue)
     }
@@ -108,12 +113,10 @@ impl Catalogue {
         let mut covers: Option<(usize, Vec<&str>)> = None;
         for (number, line) in (1..).zip(text.lines().map(str::trim)) {
             if let Some(ids) = line.strip_prefix(COVERS) {
-                let ids: Vec<&str> = ids.trim_end_matches('.').split(", ").collect();
-                if !line.ends_with('.') || ids.len() > MAX_IDS || covers.is_some() {
-                    let rule = "ids separated by commas, at most 4, and a full stop, directly above the test";
-                    self.faults.push(format!("{name}:{number}: {rule}"));
+                let ids = self.ids(name, number, line, ids);
+                if covers.replace((number, ids)).is_some() {
+                    self.faults.push(format!("{name}:{number}: {IDS_RULE}, directly above the test"));
                 }
-                covers = Some((number, ids));
             } else if let (Some(function), Some((at, ids))) = (function(line), covers.as_ref()) {
                 self.cover(name, function, *at, ids);
                 covers = None;
@@ -125,6 +128,30 @@ impl Catalogue {
         if let Some((at, _)) = covers {
             self.faults.push(format!("{name}:{at}: no test follows"));
         }
+    }
+
+    /// Reads the covered requirements of the scripts in one file. Those of a script stand below its title.
+    pub fn add_scripts(&mut self, name: &str, text: &str) {
+        let mut before = "";
+        for (number, line) in (1..).zip(text.lines().map(str::trim)) {
+            if let Some(ids) = line.strip_prefix(COVERS) {
+                let ids = self.ids(name, number, line, ids);
+                match before.strip_prefix(TITLE).and_then(|title| title.split_once(": ")) {
+                    Some((_, title)) => self.cover(name, title, number, &ids),
+                    None => self.faults.push(format!("{name}:{number}: no title stands above")),
+                }
+            }
+            before = line;
+        }
+    }
+
+    /// Returns the ids of a comment.
+    fn ids<'a>(&mut self, name: &str, number: usize, line: &str, ids: &'a str) -> Vec<&'a str> {
+        let ids: Vec<&str> = ids.trim_end_matches('.').split(", ").collect();
+        if !line.ends_with('.') || ids.len() > MAX_IDS {
+            self.faults.push(format!("{name}:{number}: {IDS_RULE}"));
+        }
+        ids
     }
 
     fn cover(&mut self, name: &str, function: &str, at: usize, ids: &[&str]) {
@@ -197,6 +224,9 @@ impl Catalogue {
                 let counts = STANDINGS.map(|standing| self.count(rfc, level, standing));
                 let [covered, exempt, missing] = counts;
                 let all: usize = counts.iter().sum();
+                if all == 0 {
+                    continue;
+                }
                 let _ = writeln!(out, "| {rfc} | {level} | {all} | {covered} | {exempt} | {missing} |");
                 sums = core::array::from_fn(|i| sums[i] + counts[i]);
             }
@@ -225,8 +255,12 @@ fn function(line: &str) -> Option<&str> {
 }
 
 /// Shortens a name: `tests/tests/conformance/atomics.rs`, `the_arithmetic` becomes
-/// `conformance/atomics::the_arithmetic`.
+/// `conformance/atomics::the_arithmetic`. That of a script is its file and what its title says.
 fn short((file, function): &(String, String)) -> String {
+    if let Some(script) = file.strip_suffix(".pkt") {
+        let script = script.rsplit('/').next().unwrap_or(script);
+        return format!("`{script}.pkt`: {}", escaped(function));
+    }
     let file = file.trim_end_matches(".rs").trim_start_matches("tests/tests/");
     format!("`{file}::{function}`")
 }
@@ -239,7 +273,7 @@ fn read(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Returns all Rust sources of the workspace, in a fixed order.
+/// Returns all Rust sources of the workspace, and all scripts, in a fixed order.
 fn sources(root: &Path) -> Result<Vec<PathBuf>, String> {
     let mut folders: Vec<PathBuf> = CRATES.iter().map(|name| root.join(name)).collect();
     let mut found = Vec::new();
@@ -249,7 +283,7 @@ fn sources(root: &Path) -> Result<Vec<PathBuf>, String> {
             let path = entry.map_err(|error| error.to_string())?.path();
             if path.is_dir() && path.file_name().is_some_and(|name| name != "target") {
                 folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
+            } else if path.extension().is_some_and(|extension| extension == "rs" || extension == "pkt") {
                 found.push(path);
             }
         }
@@ -258,17 +292,23 @@ fn sources(root: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(found)
 }
 
-const CRATES: [&str; 8] = ["cli", "ddp", "mpa", "netif", "rdmap", "rnic", "tests", "verbs"];
+const CRATES: [&str; 9] = ["cli", "ddp", "mpa", "netif", "rdmap", "rnic", "tcp", "tests", "verbs"];
 const STANDINGS: [Standing; 3] = [Standing::Covered, Standing::Exempt, Standing::Missing];
 const MUST: &str = "MUST";
 const COVERS: &str = "// Covers ";
 const MAX_IDS: usize = 4;
+const IDS_RULE: &str = "ids separated by commas, at most 4, and a full stop";
+const TITLE: &str = "== ";
 const SCTP: &str = "5043";
 const SCTP_REASON: &str = "DDP over SCTP: this device runs over TCP only.";
 const HEAD: &str = "# Conformance
 
 This page lists each normative sentence of RFC 5040 (RDMAP), 5041 (DDP), 5042 (security), 5043 (SCTP), 5044 (MPA),
 6581 (enhanced connection setup) and 7306 (Atomics, Immediate Data), with the tests that fail when it is broken.
+Of TCP ([tcp.md](tcp.md)) it lists the MUSTs and SHOULDs of RFC 9293's appendix B, under their numbers there, and the
+MUSTs of RFC 2018, 2883 and 8985 (SACK, RACK-TLP), 3168 (ECN), 5681, 9406, 9438 and 9937 (congestion), 5682, 6298, 6582
+and 3042 (recovery), 5961 and 6528 (robustness), 6691, 6928 and 7323. Where those RFCs describe an algorithm without the
+word, the sentence is ours and says (implicit).
 A test names its sentences in a comment (`// Covers 5044-4.3-7.`). The test `catalogue` fails while a MUST has neither
 a test nor a reason in `tests/conformance/exempt.csv`. `cargo run -p weft-tests --bin conformance` writes this page.
 

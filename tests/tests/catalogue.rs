@@ -11,7 +11,7 @@ fn root() -> &'static Path {
 #[test]
 fn every_must_is_covered_or_exempt() {
     let catalogue = Catalogue::read(root()).unwrap();
-    assert_eq!(catalogue.requirements.len(), 794);
+    assert_eq!(catalogue.requirements.len(), 1031);
     let faults = catalogue.faults();
     assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
 }
@@ -53,6 +53,27 @@ fn a_missing_must_is_a_fault_and_a_missing_should_is_not() {
     assert!(document.contains("| 1-1 | MUST | one, \"two\" | `a::shows` |"), "{document}");
     assert!(document.contains("| 1-2 | MUST | b | exempt: because, so |"), "{document}");
     assert!(document.contains("| 1 | MUST | 2 | 1 | 1 | 0 |"), "{document}");
+}
+
+#[test]
+fn scripts_name_requirements_below_their_titles() {
+    let mut catalogue = list("");
+    catalogue.add_scripts(
+        "t/a.pkt",
+        "== RFC 1 section 1: it holds\n// Covers 1-1, 1-2.\n+0 connect\n== RFC 1: no\n",
+    );
+    assert!(catalogue.faults().is_empty(), "{:?}", catalogue.faults());
+    assert_eq!(catalogue.requirements[1].tests, [("t/a.pkt".to_owned(), "it holds".to_owned())]);
+    assert!(catalogue.render().contains("| 1-2 | MUST | b | `a.pkt`: it holds |"), "{}", catalogue.render());
+    for (script, expected) in [
+        ("== RFC 1: a\n+0 connect\n// Covers 1-1.", "a.pkt:3: no title stands above"),
+        ("== RFC 1: a\n// Covers 1-1", "a.pkt:2: ids separated"),
+        ("== RFC 1: a\n// Covers 1-9.", "a.pkt:2: there is no requirement 1-9"),
+    ] {
+        let mut catalogue = list("");
+        catalogue.add_scripts("a.pkt", script);
+        assert!(catalogue.faults()[0].starts_with(expected), "{script}: {:?}", catalogue.faults());
+    }
 }
 
 #[test]

@@ -54,6 +54,7 @@ fn loss_duplication_and_reordering_lose_nothing_and_repeat_by_seed() {
     }
 }
 
+// Covers 9293-MUST-3.
 #[test]
 fn damaged_frames_are_dropped_by_their_checksums() {
     for addresses in [V4, V6] {

@@ -199,6 +199,7 @@ mod tests {
     }
 
     /// Several epochs at several round-trip times: the window stays within 2 % or a segment of the formulae.
+    // Covers 9438-4.3-1, 9438-4.4-1, 9438-4.5-1.
     #[test]
     fn the_window_follows_the_formulae() {
         for (rtt_ms, segments, smss) in
@@ -232,6 +233,7 @@ mod tests {
         }
     }
 
+    // Covers 9438-4.7-1.
     #[test]
     fn losses_below_the_plateau_lower_it_further() {
         let mut cubic = Cubic::default();
@@ -242,6 +244,7 @@ mod tests {
         assert_eq!(cubic.reduce(Cause::Ecn, 80_000, 80_000, 1000), 68_000);
     }
 
+    // Covers 9438-4.2-1.
     #[test]
     fn idle_time_is_off_the_curve() {
         let grown = |pause: u64| {

@@ -129,6 +129,7 @@ mod tests {
         grown
     }
 
+    // Covers 9406-4.2-1.
     #[test]
     fn slow_start_goes_on_while_the_delay_does_not_rise() {
         let mut hystart = HyStart::new(Seq(1));
@@ -137,6 +138,7 @@ mod tests {
     }
 
     /// RFC 9406 section 4.2: a rise by an eighth begins CSS, five rounds of it end slow start.
+    // Covers 9406-4.2-2, 9406-4.2-4.
     #[test]
     fn a_rise_of_delay_ends_slow_start_after_five_rounds() {
         let mut hystart = HyStart::new(Seq(1));
@@ -152,6 +154,7 @@ mod tests {
         assert!(hystart.has_ended() && !hystart.has_ended());
     }
 
+    // Covers 9406-4.2-3.
     #[test]
     fn a_delay_that_falls_again_was_a_false_alarm() {
         let mut hystart = HyStart::new(Seq(1));
@@ -159,6 +162,7 @@ mod tests {
         assert_eq!(hystart.phase, Phase::SlowStart);
     }
 
+    // Covers 9406-4.2-5.
     #[test]
     fn a_large_ack_counts_as_eight_segments_unless_pacing_spreads_it() {
         let mut hystart = HyStart::new(Seq(1));

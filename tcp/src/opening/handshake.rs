@@ -113,6 +113,7 @@ mod tests {
     }
 
     /// RFC 9293 section 3.7.1, MUST-15: a peer without the option takes 536 octets, with IPv6 1220.
+    // Covers 9293-MUST-15.
     #[test]
     fn the_mss_is_bounded_from_both_sides() {
         let mss = |config: &Config, mss| {

@@ -84,11 +84,17 @@ mod tests {
     }
 
     /// RFC 6528 section 3: one connection's numbers rise with the clock; another one's have nothing to do with them.
+    // Covers 6528-3-1, 9293-MUST-8, 9293-SHLD-1.
     #[test]
     fn numbers_rise_by_the_clock_and_differ_by_ends_and_key() {
         let secret = Secret::new([7; 16]);
         let first = secret.isn(&tuple(1), Micros(1000));
         assert_eq!(secret.isn(&tuple(1), Micros(1400)), first + 100);
+        assert_eq!(
+            secret.isn(&tuple(1), Micros(1000) + Micros(4 << 32)),
+            first,
+            "the clock wraps after 4.8 hours"
+        );
         assert_ne!(secret.isn(&tuple(2), Micros(1000)), first);
         assert_ne!(Secret::new([8; 16]).isn(&tuple(1), Micros(1000)), first);
         let Tuple { local, remote } = tuple(1);
@@ -96,5 +102,22 @@ mod tests {
         assert_eq!(secret.timestamp_offset(&tuple(1)), secret.timestamp_offset(&tuple(1)));
         assert_ne!(secret.timestamp_offset(&tuple(1)), secret.timestamp_offset(&tuple(2)));
         assert_ne!(secret.cookie(&tuple(1), &[1]), secret.cookie(&tuple(1), &[2]));
+    }
+
+    /// RFC 6528 section 3: the numbers of own connections tell a stranger nothing of others.
+    // Covers 6528-3-2, 9293-MUST-9.
+    #[test]
+    fn without_the_key_no_number_tells_another() {
+        let numbers = |key: u8, ports: core::ops::Range<u16>| {
+            let secret = Secret::new([key; 16]);
+            ports.map(|port| secret.isn(&tuple(port), Micros(0)).0).collect::<std::vec::Vec<_>>()
+        };
+        let (ours, theirs) = (numbers(7, 1..200), numbers(8, 1..200));
+        let differences = |numbers: &[u32]| {
+            let steps = numbers.windows(2).map(|pair| pair[1].wrapping_sub(pair[0]));
+            steps.collect::<std::collections::BTreeSet<_>>()
+        };
+        assert_eq!(differences(&ours).len(), 198, "no two ports lie as far apart as two others");
+        assert!(differences(&ours).is_disjoint(&differences(&theirs)), "another key, other differences");
     }
 }

@@ -63,6 +63,7 @@ const fn taken(offset: u32, len: u32, ready: u32) -> Received {
 }
 
 /// RFC 2018 section 4: newest first; RFC 5681 section 4.2: at once.
+// Covers 2018-4-2.
 #[test]
 fn octets_out_of_order_are_reported_newest_first() {
     let mut peer = Peer::new();
@@ -82,6 +83,7 @@ fn octets_out_of_order_are_reported_newest_first() {
 }
 
 /// RFC 2883 section 4, its examples 1 to 4.
+// Covers 2883-4-2.
 #[test]
 fn duplicates_are_reported_once_and_first() {
     let mut peer = Peer::new();
@@ -172,6 +174,7 @@ fn the_fin_counts_in_its_turn_and_nothing_behind_it() {
 }
 
 /// RFC 7323 section 2.4 and RFC 9293 section 3.8.6.2.2.
+// Covers 7323-2.4-2, 9293-SHLD-14.
 #[test]
 fn the_window_opens_by_worthwhile_steps_and_never_shrinks() {
     let mut peer = Peer::with(&ReceiveConfig { window: 4000, window_max: 4000, ..ReceiveConfig::default() });
@@ -197,6 +200,7 @@ fn the_window_opens_by_worthwhile_steps_and_never_shrinks() {
 }
 
 /// RFC 7323 section 2.3: 1 GiB at most.
+// Covers 7323-2.3-4.
 #[test]
 fn no_window_is_so_large_that_old_numbers_lie_in_it() {
     let mut peer =
@@ -260,6 +264,7 @@ fn without_memory_nothing_is_taken_ahead_and_the_edge_stays() {
 }
 
 /// RFC 3168 section 6.1.3.
+// Covers 3168-6.1.3-1.
 #[test]
 fn congestion_is_echoed_until_the_sender_has_reduced() {
     let mut peer = Peer::new();

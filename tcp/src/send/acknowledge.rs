@@ -191,6 +191,7 @@ mod tests {
     }
 
     /// RFC 2883 section 4, RFC 2018 section 4.
+    // Covers 2883-4-5.
     #[test]
     fn the_first_block_may_be_a_dsack_and_the_others_lie_in_flight() {
         let (una, nxt) = (Seq(1000), Seq(9000));

@@ -59,6 +59,7 @@ mod tests {
     const SMSS: u32 = 1000;
 
     /// RFC 9937 section 7's figure: 20 segments in flight, one lost, ssthresh 14.
+    // Covers 9937-6.1-1, 9937-6.2-1.
     #[test]
     fn one_loss_lets_seven_segments_go_for_ten_that_arrive() {
         let (mut prr, mut pipe) = (Prr::begin(20 * SMSS), 19 * SMSS);
@@ -78,6 +79,7 @@ mod tests {
     }
 
     /// Half of the window is lost at once: the first retransmission goes, and the window never grows beyond ssthresh.
+    // Covers 9937-6.2-2.
     #[test]
     fn below_ssthresh_a_safe_ack_lets_one_segment_more_go() {
         let mut prr = Prr::begin(20 * SMSS);
@@ -90,6 +92,7 @@ mod tests {
         assert_eq!(prr.acknowledge(Delivery { pipe: 10 * SMSS, ..safe }, 10 * SMSS, SMSS), 10 * SMSS);
     }
 
+    // Covers 9937-6.2-3.
     #[test]
     fn the_first_retransmission_goes_at_once() {
         let mut prr = Prr::begin(20 * SMSS);

@@ -146,6 +146,7 @@ mod tests {
     }
 
     /// RFC 6298 section 2 in f64.
+    // Covers 6298-2-1, 6298-2-2, 6298-4-1, 9293-MUST-18.
     #[test]
     fn srtt_and_rto_follow_the_formulae() {
         let samples = [10_000, 12_000, 9_500, 30_000, 11_000, 10_500, 10_400, 200_000, 10_000];
@@ -166,6 +167,7 @@ mod tests {
         }
     }
 
+    // Covers 6298-5-2.
     #[test]
     fn the_timeout_doubles_up_to_a_minute_and_holds_until_a_sample() {
         let mut ours = rtt();

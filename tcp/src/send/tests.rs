@@ -9,5 +9,6 @@ mod path;
 mod peer;
 mod plan;
 mod sabotage;
+mod samples;
 mod scenarios;
 mod world;

@@ -69,6 +69,7 @@ mod tests {
     use super::{Outcome, Tlp, pto};
     use crate::{Interval, Micros, Seq};
 
+    // Covers 8985-7.2-1.
     #[test]
     fn the_probe_waits_two_round_trips_and_a_delayed_ack() {
         let delay = Micros::from_millis(50);
@@ -78,6 +79,7 @@ mod tests {
     }
 
     /// RFC 8985 section 7.4.2.
+    // Covers 8985-7.4-1.
     #[test]
     fn an_ack_tells_whether_the_probe_has_repaired_a_loss() {
         let probe = |is_retrans| Tlp { end: Some(Seq(500)), is_retrans, is_due: false, is_short: false };

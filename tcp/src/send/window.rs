@@ -69,6 +69,7 @@ mod tests {
     }
 
     /// RFC 9293 section 3.10.7.4: an old segment does not change the window.
+    // Covers 7323-2.4-1.
     #[test]
     fn the_window_is_that_of_the_newest_segment() {
         let mut window = Window::new(Seq(100), 1000, Seq(1));

@@ -200,6 +200,21 @@ mod tests {
         }
     }
 
+    /// RFC 9293 section 3.9.2.1 (MUST-50).
+    // Covers 9293-MUST-50.
+    #[test]
+    fn options_of_ip_are_ignored() {
+        let template = Template::new(([0; 6], [0; 6]), &tuple(false)).unwrap();
+        let mut frame = [0; 54];
+        template.write(&Segment::new(Seq(7), None), &mut frame).unwrap();
+        let plain = Segment::from_ip(&frame[14..]);
+        let record_route = [7, 7, 4, 0, 0, 0, 0, 0];
+        let mut packet = [&frame[14..34], &record_route, &frame[34..]].concat();
+        (packet[0], packet[3]) = (0x47, packet[3] + 8);
+        assert!(plain.is_some());
+        assert_eq!(Segment::from_ip(&packet), plain);
+    }
+
     #[test]
     fn families_do_not_mix_and_lengths_fit() {
         let mixed = Tuple { local: tuple(true).local, remote: tuple(false).remote };

@@ -231,6 +231,7 @@ mod tests {
     }
 
     proptest! {
+        // Covers 2018-3-1, 9293-MUST-68.
         #[test]
         fn what_is_written_is_read_here_and_by_smoltcp(options in options()) {
             let mut octets = [0; Options::MAX_LEN];
@@ -244,6 +245,7 @@ mod tests {
             prop_assert_eq!(by_smoltcp(&octets[..len]), with_three_blocks(read));
         }
 
+        // Covers 9293-MUST-4, 9293-MUST-64.
         #[test]
         fn any_octets_are_read_as_smoltcp_reads_them(
             kinds in proptest::collection::vec((0_u8..10, 0_u8..36, any::<[u8; 34]>(), any::<bool>()), 0..6),
@@ -265,6 +267,7 @@ mod tests {
         }
     }
 
+    // Covers 7323-2.3-1, 9293-MUST-6, 9293-MUST-7.
     #[test]
     fn a_wrong_length_ends_the_options_or_skips_one() {
         let mss = Options { mss: Some(1460), ..Options::default() };

@@ -191,6 +191,7 @@ mod tests {
     use super::*;
 
     proptest! {
+        // Covers 9293-MUST-1.
         #[test]
         fn a_segment_is_what_smoltcp_wrote(
             seq: u32, ack: u32, window: u16, bits: u8, options in 0_u8..=10, payload in 0_u32..30,

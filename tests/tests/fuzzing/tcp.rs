@@ -53,6 +53,9 @@ fn lives() -> Vec<(&'static str, Vec<u8>)> {
     let sack = [0, 1, 0, 0x80, 0, 250, 0x20, 0x9F, 0xFF];
     let (write, timer, read, close, abort) = ([4, 120], [7], [5, 7], [5, 0], [5, 1]);
     let (freeze, thaw, renege, full, later) = ([5, 2], [5, 3], [5, 4], [5, 6], [3 | 0xF8, 0xFF]);
+    let days = [3 | 0xF8, 0xFF, 0xFF];
+    // An odd length lies far away where windows are vast.
+    let far = |gap: u8| [0, 1, 0x80 | gap, 0, 0x80 | 21, 250, 0];
     let life = |mode: u8, steps: &[&[u8]]| [&[mode], &steps.concat()[..]].concat();
     vec![
         ("this-side-closes", life(active, &[&syn_ack, &write, &ack, &close, &ack, &fin, &timer])),
@@ -79,6 +82,17 @@ fn lives() -> Vec<(&'static str, Vec<u8>)> {
         (
             "a-silent-peer",
             life(passive | 0x20, &[&later, &timer, &timer, &timer, &write, &later, &later, &timer]),
+        ),
+        (
+            "days-of-rest",
+            life(passive | 0x80, &[&write, &ack, &days, &data(0), &days, &write, &timer, &ack, &days, &ack]),
+        ),
+        (
+            "a-window-of-1-gib",
+            life(
+                passive | 0x80,
+                &[&far(60), &far(40), &data(0), &renege, &far(60), &read, &sack, &close, &ack],
+            ),
         ),
     ]
 }

@@ -8,6 +8,7 @@ fn reasons(gone: &[Gone]) -> std::vec::Vec<Reason> {
 }
 
 /// RFC 8985 section 7.2: an ACK sets the probe's timer anew.
+// Covers 8985-7.2-2.
 #[test]
 fn a_probe_that_a_full_device_held_back_is_void_when_its_tail_has_arrived() {
     let mut direct = Direct::new(true);

@@ -15,6 +15,7 @@ fn run(seed: u64) -> Result<(), String> {
     World::new(&Plan::of(seed), seed, None).run().map_err(|what| format!("seed {seed}: {what}"))
 }
 
+// Covers 5681-3.1-1, 5681-4.3-1, 6298-5-1, 8985-6.2-3.
 #[test]
 fn every_octet_arrives_and_the_invariants_hold() {
     let seeds = std::env::var("WEFT_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(500);

@@ -16,6 +16,7 @@ fn ack(ack: u32, sack: &[Interval]) -> Acknowledgement<'_> {
 }
 
 /// RFC 6928 section 2, RFC 5681 section 3.1.
+// Covers 5681-3.1-1, 9293-MUST-19, 9438-4.10-1.
 #[test]
 fn ten_segments_go_at_first_and_each_ack_lets_one_more_go() {
     let mut direct = Direct::new(true);
@@ -26,6 +27,7 @@ fn ten_segments_go_at_first_and_each_ack_lets_one_more_go() {
 }
 
 /// RFC 8985 section 6.2, RFC 9937, RFC 9438 section 4.6.
+// Covers 2018-5.1-1, 5681-4.3-1, 9438-4.6-1, 9937-6.4-1.
 #[test]
 fn the_third_sack_sends_the_first_segment_again_and_the_window_shrinks() {
     let mut direct = Direct::new(true);
@@ -106,6 +108,7 @@ fn a_probe_that_repairs_a_loss_costs_a_reduction_and_a_needless_one_does_not() {
 }
 
 /// RFC 6298 rules 5.4 to 5.6, RFC 5681 section 3.1.
+// Covers 5681-3.1-4, 5681-3.1-5.
 #[test]
 fn a_silent_path_is_asked_with_one_segment_after_ever_longer_times() {
     let mut direct = Direct::new(false);
@@ -125,6 +128,7 @@ fn a_silent_path_is_asked_with_one_segment_after_ever_longer_times() {
 }
 
 /// RFC 5682 section 3.1: originals that arrive after the first segment has gone again prove the timeout needless.
+// Covers 5682-3.1-3.
 #[test]
 fn a_late_path_restores_the_window() {
     let mut direct = Direct::new(true);
@@ -142,6 +146,7 @@ fn a_late_path_restores_the_window() {
 }
 
 /// RFC 5682 section 3.1 step 3: a duplicate ACK then proves that segments are lost.
+// Covers 5682-3.1-3.
 #[test]
 fn a_real_timeout_goes_on_with_what_is_lost() {
     let mut direct = Direct::new(true);
@@ -191,6 +196,7 @@ fn a_dsack_for_all_that_went_again_undoes_the_recovery() {
 }
 
 /// RFC 8985 section 6.2 step 5: with reordering seen, a segment has a quarter of a round trip more.
+// Covers 8985-6.2-2.
 #[test]
 fn after_reordering_the_timer_decides() {
     let mut direct = Direct::new(true);
@@ -208,6 +214,7 @@ fn after_reordering_the_timer_decides() {
 }
 
 /// RFC 2018 section 8.
+// Covers 2018-8-1.
 #[test]
 fn a_peer_that_reneges_gets_everything_again() {
     let mut direct = Direct::new(true);
@@ -227,6 +234,7 @@ fn a_peer_that_reneges_gets_everything_again() {
 }
 
 /// RFC 6582 section 3.2, RFC 3042 section 2.
+// Covers 3042-2-1, 5681-3.2-2, 5681-3.2-5, 6582-3.2-1.
 #[test]
 fn without_sack_three_duplicates_tell_a_loss_and_each_partial_ack_the_next() {
     let mut direct = Direct::new(false);
@@ -246,6 +254,7 @@ fn without_sack_three_duplicates_tell_a_loss_and_each_partial_ack_the_next() {
 }
 
 /// RFC 9293 section 3.8.6.1 (MUST-36, MUST-37, SHLD-30): one octet, after ever longer times.
+// Covers 9293-MUST-36.
 #[test]
 fn a_closed_window_is_probed_with_one_octet() {
     let mut direct = Direct::new(true);
@@ -309,6 +318,7 @@ fn an_idle_window_shrinks() {
 }
 
 /// RFC 3168 section 6.1.2, RFC 8511: once a round trip, by 0.85, told by CWR.
+// Covers 3168-6.1.2-1.
 #[test]
 fn a_mark_reduces_the_window_once_a_round_trip() {
     let mut direct = Direct::with(true, true, SendConfig { pacing: false, ..SendConfig::default() });
