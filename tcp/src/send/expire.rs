@@ -50,6 +50,10 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>> Sender<S> {
     fn time_out(&mut self, now: Micros) {
         let first = self.board.first();
         let Some(sent) = self.board.ring.get(first).copied() else { return };
+        if sent.is(SACKED) {
+            self.counters.reneged += 1;
+            self.board.renege();
+        }
         if self.window.room(sent.seq) < u32::from(sent.len) {
             self.timers.probe = Some(Probe::First);
             self.timers.probes = self.timers.probes.saturating_add(1);
@@ -57,10 +61,6 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>> Sender<S> {
             return;
         }
         self.counters.timeouts += 1;
-        if sent.is(SACKED) {
-            self.counters.reneged += 1;
-            self.board.renege();
-        }
         let is_first = self.recovery.phase != Phase::Loss;
         let flight = self.board.flight();
         if is_first {
@@ -103,8 +103,10 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>> Sender<S> {
             }
             return;
         }
+        // A record that is SACKed is not sent again: the next expiry forgets that it is.
+        let may_probe = self.board.ring.get(self.board.first()).is_some_and(|first| !first.is(SACKED));
         (self.timers.persist, self.timers.probe) =
-            (None, self.timers.probe.filter(|probe| *probe == Probe::First));
+            (None, self.timers.probe.filter(|probe| *probe == Probe::First && may_probe));
         let interval = if self.timers.probes > 0 { self.probe_interval() } else { self.rtt.rto() };
         let rto = self.timers.rto.filter(|_| !has_advanced).unwrap_or(now + interval);
         self.timers.rto = Some(rto);

@@ -121,8 +121,11 @@ impl<S: AsRef<[Sent]> + AsMut<[Sent]>> Scoreboard<S> {
         true
     }
 
-    /// Notes that the record goes once more.
+    /// Notes that the record goes once more, unless the peer has it.
     pub(super) fn resend(&mut self, index: usize, sent_at: Stamp) {
+        if self.ring.get(index).is_none_or(|sent| sent.is(SACKED)) {
+            return;
+        }
         self.dequeue(index);
         self.change(index, |sent| {
             sent.marks &= !LOST;

@@ -51,6 +51,8 @@ fn lives() -> Vec<(&'static str, Vec<u8>)> {
     let data = |gap: u8| [0, 1, if gap == 0 { 0 } else { 0x80 | gap }, 0, 0x80 | 20, 250, 0];
     // The second segment is acknowledged selectively.
     let sack = [0, 1, 0, 0x80, 0, 250, 0x20, 0x9F, 0xFF];
+    // Everything but the first segment, and an ACK of that with no window.
+    let (sack_all, closes) = ([0, 1, 0, 0x80, 0, 250, 0x20, 0x80, 0x40], [0, 1, 0, 0xC0, 0, 0, 0]);
     let (write, timer, read, close, abort) = ([4, 120], [7], [5, 7], [5, 0], [5, 1]);
     let (freeze, thaw, renege, full, later) = ([5, 2], [5, 3], [5, 4], [5, 6], [3 | 0xF8, 0xFF]);
     let days = [3 | 0xF8, 0xFF, 0xFF];
@@ -82,6 +84,10 @@ fn lives() -> Vec<(&'static str, Vec<u8>)> {
         (
             "a-silent-peer",
             life(passive | 0x20, &[&later, &timer, &timer, &timer, &write, &later, &later, &timer]),
+        ),
+        (
+            "a-window-closes-over-sacks",
+            life(passive, &[&write, &sack_all, &closes, &timer, &timer, &sack_all, &timer, &sack_all, &ack]),
         ),
         (
             "days-of-rest",
