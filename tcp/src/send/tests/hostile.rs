@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use crate::send::tests::direct::{Direct, Gone, SMSS};
-use crate::{Micros, Reason};
+use crate::{Acknowledgement, Interval, Micros, Reason, Seq};
 
 fn reasons(gone: &[Gone]) -> std::vec::Vec<Reason> {
     gone.iter().map(|(_, reason)| *reason).collect()
@@ -113,10 +113,23 @@ proptest! {
                     direct.ece = any & 64 != 0;
                 }
                 _ => {
-                    let [a, b, c, d, e, f] = edges.map(|edge| near(&direct, edge));
-                    let blocks = [(a, b), (c, d), (e, f)];
-                    let una = near(&direct, una);
-                    direct.ack(una, &blocks[..any as usize % 4]);
+                    // Most numbers are those of segments, and some lie within them.
+                    let within = if any & 192 == 0 { any >> 8 & 0x3FF } else { 0 };
+                    let number = |edge| Seq(near(&direct, edge) * SMSS + within);
+                    let [a, b, c, d, e, f] = edges.map(number);
+                    let blocks = [Interval::new(a, b), Interval::new(c, d), Interval::new(e, f)];
+                    let ack = Acknowledgement {
+                        seq: Seq(1),
+                        ack: number(una),
+                        window: direct.window,
+                        sack: &blocks[..any as usize % 4],
+                        echo: direct.echo,
+                        ece: direct.ece,
+                        occupies: any & 32 != 0,
+                    };
+                    direct.sender.acknowledge(&ack, direct.now);
+                    while direct.sender.released().is_some() {}
+                    direct.go();
                 }
             }
         }
