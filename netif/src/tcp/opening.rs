@@ -79,7 +79,13 @@ impl Own {
         let Some(half) = self.halves.get_mut(tuple) else { return };
         match half.record.handle(&self.settings, segment, self.now) {
             Opening::Dropped => {}
-            Opening::Reply(reply) => self.answer(now, tuple, &reply),
+            Opening::Reply(reply) => {
+                // A repeated SYN/ACK measures no time, and offers no ECN.
+                if reply.flags.has(Flags::SYN) {
+                    half.record.sent(self.now);
+                }
+                self.answer(now, tuple, &reply);
+            }
             Opening::Ended => {
                 self.tcp.resets_received += u64::from(segment.flags.has(Flags::RST));
                 self.give_half_up(tuple);
