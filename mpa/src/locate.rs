@@ -96,6 +96,19 @@ impl<'o> Iterator for Locator<'o> {
 }
 
 impl<'o> Located<'o> {
+    /// Returns the first `N` octets of the ULPDU, and the pieces of the rest. `None` if the ULPDU is shorter.
+    pub fn split<const N: usize>(&self) -> Option<([u8; N], impl Iterator<Item = &'o [u8]> + use<'o, N>)> {
+        let mut octets = self.pieces().flatten();
+        let head = core::array::from_fn(|_| octets.next().copied().unwrap_or_default());
+        let mut missing = N;
+        let rest = self.pieces().filter_map(move |piece| {
+            let rest = piece.get(missing..).filter(|rest| !rest.is_empty());
+            missing = missing.saturating_sub(piece.len());
+            rest
+        });
+        (self.ulpdu_len >= N).then_some((head, rest))
+    }
+
     /// Returns the octets of the ULPDU, in pieces between Markers.
     pub fn pieces(&self) -> impl Iterator<Item = &'o [u8]> + use<'o> {
         let fpdu = self.fpdu;

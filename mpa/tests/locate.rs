@@ -73,7 +73,10 @@ proptest! {
         let found: Vec<_> = Locator::new(CRC, from as u64, &stream[from..], true).collect();
         prop_assert_eq!(found.len(), 1);
         let ulpdu: Vec<u8> = found[0].pieces().flatten().copied().collect();
-        prop_assert_eq!(ulpdu, (0..len).map(|at| octet_of(1, at)).collect::<Vec<_>>());
+        prop_assert_eq!(&ulpdu, &(0..len).map(|at| octet_of(1, at)).collect::<Vec<_>>());
+        let split = found[0].split::<14>().map(|(head, rest)| (head.to_vec(), rest.flatten().copied().collect()));
+        let expected = ulpdu.split_at_checked(14).map(|(head, rest)| (head.to_vec(), rest.to_vec()));
+        prop_assert_eq!(split, expected);
     }
 
     #[test]

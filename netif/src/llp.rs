@@ -1,5 +1,6 @@
 //! The lower layer protocol: one connection, over any TCP.
 
+use core::ops::Range;
 use std::io;
 use std::os::fd::BorrowedFd;
 
@@ -66,6 +67,29 @@ impl Llp<'_> {
             Self::Own(own) => own.consume(n),
             Self::Host(host) => host.consume(n),
             Self::Socket(socket) => socket.consume(n),
+        }
+    }
+
+    /// Hands `f` octets that lie behind a gap, each piece once, with their distance from what [`Llp::readable`] returns
+    /// next. `f` adds the places in the piece of octets that it needs no more, in order. From then on
+    /// [`Llp::placed`] counts them in their turn, one place after the other. The connection is reported when more octets
+    /// lie behind a gap, from the first call on.
+    ///
+    /// Only Weft's own TCP has such octets.
+    pub fn ahead(&mut self, f: impl FnMut((usize, &[u8]), &mut Vec<Range<usize>>)) {
+        match self {
+            Self::Own(own) => own.ahead(f),
+            Self::Tcp(_) | Self::Host(_) | Self::Socket(_) => {}
+        }
+    }
+
+    /// Returns how many octets come next whose place was given away by [`Llp::ahead`]. [`Llp::readable`] is empty then,
+    /// and [`Llp::consume`] takes them away.
+    #[must_use]
+    pub fn placed(&self) -> usize {
+        match self {
+            Self::Own(own) => own.placed(),
+            Self::Tcp(_) | Self::Host(_) | Self::Socket(_) => 0,
         }
     }
 

@@ -123,6 +123,24 @@ where
         }
     }
 
+    /// Returns the place for the `len` octets of payload behind this header ahead of their turn: of a Write, or of the
+    /// answer to any Read of ours, if they lie wholly in what is missing of its sink. In its turn the segment has to be
+    /// right all the same ([`place_of`](Self::place_of)).
+    pub fn place_ahead(&self, header: &Header, len: usize) -> Option<Place> {
+        let &Header::Tagged { stag, to, .. } = header else { return None };
+        match Opcode::of(header).ok()? {
+            Opcode::Write => Some(Place { stag, to, answers: None }),
+            Opcode::ReadResponse => self.outstanding.iter().find_map(|request| {
+                let Expected::Read(read) = request.expected else { return None };
+                let offset = to.wrapping_sub(read.to.wrapping_add(u64::from(read.received)));
+                let rest = u64::from(read.size - read.received);
+                let fits = stag == read.stag && offset.checked_add(len as u64).is_some_and(|end| end <= rest);
+                fits.then_some(Place { stag, to, answers: Some(request.token) })
+            }),
+            _ => None,
+        }
+    }
+
     /// Does the same as [`accept`](Self::accept) for a tagged segment whose `len` octets of payload were placed by
     /// [`place_of`](Self::place_of). Returns the Read that this segment completes.
     pub fn accept_placed(&mut self, header: &Header, len: usize) -> Result<Option<Token>, Error> {

@@ -9,6 +9,8 @@
 //!                                              mpa.seal(out)
 //! ```
 
+use core::ops::Range;
+
 use weft_mpa::{Negotiated, RtrKind, Start};
 use weft_rdmap::{
     Body, Endpoint, Inbound, MAX_UNCUT_ULPDU, Outbound, OutstandingRequest, PendingRequest, Terminate, Token,
@@ -16,11 +18,13 @@ use weft_rdmap::{
 use weft_verbs::{Payload, Refusal, Status};
 
 use crate::failure::{Cause, Failure, Received};
+use crate::stream::ahead::Ahead;
 use crate::stream::parked::{Parked, Rdmap};
 use crate::stream::placing::Placings;
 use crate::stream::segments::{Fit, Segments};
 use crate::stream::user::User;
 
+mod ahead;
 pub(crate) mod direct;
 pub(crate) mod ending;
 pub(crate) mod parked;
@@ -43,6 +47,9 @@ pub(crate) struct Stream {
     may_send: bool,
     parked: Parked,
     pub(crate) placings: Placings,
+    ahead: Ahead,
+    /// Octets that were taken off the stream.
+    position: u64,
     /// What the first message of the peer may be; none after it has come.
     pub(crate) awaited: Option<rtr::First>,
 }
@@ -60,6 +67,8 @@ impl Stream {
             may_send: initiator,
             parked: Parked::default(),
             placings: Placings::default(),
+            ahead: Ahead::default(),
+            position: 0,
             awaited: Some(rtr::First::of(negotiated.start)),
         };
         if let Start::SendRtr(kind) = negotiated.start {
@@ -72,6 +81,41 @@ impl Stream {
     /// Takes whole FPDUs off `octets`, places and completes, up to a Terminate or a message that has to wait.
     #[inline]
     pub(crate) fn receive(&mut self, octets: &mut &[u8], user: &mut impl User) -> Received {
+        let before = octets.len();
+        let received = self.take(octets, user);
+        self.position += (before - octets.len()) as u64;
+        received
+    }
+
+    /// Whether octets behind a gap are of use: some of their payload may be placed.
+    pub(crate) const fn places_ahead(&self) -> bool {
+        self.segments.locates() && self.awaited.is_none()
+    }
+
+    /// Places what can be placed of octets behind a gap, `distance` octets behind what [`Self::receive`] gets next. Adds
+    /// the places of whole FPDUs whose payload is placed to `placed`.
+    pub(crate) fn place_ahead(
+        &mut self,
+        (distance, octets): (usize, &[u8]),
+        placed: &mut Vec<Range<usize>>,
+        user: &mut impl User,
+    ) {
+        let position = self.position + distance as u64;
+        self.ahead.place(&self.segments, &self.rdmap, (position, octets), placed, user);
+    }
+
+    /// Takes the FPDU whose payload was placed, now that it is its turn. Answers its length: 0 if it has to wait.
+    pub(crate) fn receive_placed(&mut self, user: &mut impl User) -> Result<usize, Failure> {
+        if user.is_sated() || !self.parked.is_empty() {
+            return Ok(0);
+        }
+        let len = self.ahead.take(self.position, &mut self.segments, &mut self.rdmap, user)?;
+        self.position += len as u64;
+        Ok(len)
+    }
+
+    #[inline(always)]
+    fn take(&mut self, octets: &mut &[u8], user: &mut impl User) -> Received {
         while !user.is_sated()
             && self.parked.is_empty()
             && !(self.awaited.is_none()

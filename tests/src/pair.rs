@@ -2,7 +2,7 @@
 
 use std::time::Duration as RealDuration;
 
-use weft_netif::{Duration, Impairment, ImpairmentConfig};
+use weft_netif::{Duration, Impairment, ImpairmentConfig, Tcp};
 use weft_rnic::{
     Access, Clock, CmEvent, Completion, Config, ConnParam, Cq, Device, EventChannel, Ground, Listener,
     Lockstep, Mr, Pd, Progress, Qp, QpCapacity, QpInit, RecvWr, Sge,
@@ -23,6 +23,8 @@ pub struct PairConfig {
     pub addresses: [&'static str; 2],
     /// Sizes of the queues.
     pub capacity: QpCapacity,
+    /// The TCP of both sides, if they are on a wire.
+    pub tcp: Tcp,
     /// TCP buffer of each direction.
     pub tcp_buffer: usize,
     /// True if both sides know RFC 7306.
@@ -53,6 +55,7 @@ impl Default for PairConfig {
             faults: ImpairmentConfig::default(),
             addresses: ["10.0.0.1/24", "10.0.0.2/24"],
             capacity: QpCapacity::default(),
+            tcp: Tcp::default(),
             tcp_buffer: 256 * 1024,
             extensions: true,
             peer_to_peer: false,
@@ -109,6 +112,7 @@ impl Side {
         };
         settings.startup_timeout = config.startup_timeout.unwrap_or(settings.startup_timeout);
         settings.stack.mtu = config.mtu;
+        settings.stack.tcp = config.tcp;
         settings.stack.tcp_buffer = config.tcp_buffer;
         settings.mpa = config.mpa;
         settings.extensions = config.extensions;

@@ -42,6 +42,42 @@ impl QueuePair {
         Ok(Landing { span: span.skip(done), len: len.saturating_sub(done) })
     }
 
+    /// Places a payload of `len` octets, in pieces, ahead of its turn. Returns the generation of its memory for
+    /// [`QueuePair::check_ahead`]. `None` if its place is no plain memory, or not in order now: nothing is decided then,
+    /// and some of the octets may have been placed.
+    pub fn place_ahead<'o>(
+        &self,
+        place: &Place,
+        len: usize,
+        pieces: impl Iterator<Item = &'o [u8]>,
+        memory: &MemoryTable,
+    ) -> Option<u64> {
+        let span = self.span_of(place, len, memory).ok().filter(|span| span.region().is_plain())?;
+        let generation = memory.generation(place.stag)?;
+        let mut done = 0;
+        for piece in pieces {
+            span.skip(done).copy_in(piece).ok()?;
+            done += piece.len();
+        }
+        (done == len).then_some(generation)
+    }
+
+    /// Checks a payload in its turn that was placed ahead of it: its place is in order now, and still the same memory.
+    ///
+    /// # Errors
+    /// [`Refusal`], as [`QueuePair::apply`] would answer for the whole segment. Memory that was registered or bound anew
+    /// under the same STag counts as memory without rights, since the payload is not in it.
+    pub fn check_ahead(
+        &mut self,
+        place: &Place,
+        len: usize,
+        generation: u64,
+        memory: &MemoryTable,
+    ) -> Result<(), Refusal> {
+        self.land(place, len, 0, memory)?;
+        if memory.generation(place.stag) == Some(generation) { Ok(()) } else { Err(self.landing_gone(place)) }
+    }
+
     /// Ends the request that a payload answers, when the place of the payload is not there any more.
     pub fn landing_gone(&mut self, place: &Place) -> Refusal {
         self.refuse_landing(place, weft_rdmap::Error::AccessRights)

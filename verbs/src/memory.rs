@@ -34,6 +34,7 @@ pub struct MemoryRegion {
     invalidated: AtomicBool,
     /// Memory windows that are bound to it.
     windows: AtomicUsize,
+    generation: u64,
 }
 
 impl MemoryRegion {
@@ -111,6 +112,8 @@ pub struct MemoryTable {
     /// How often memory was taken out of use while another engine may have been copying; see
     /// [`Self::for_several_engines`].
     revocations: AtomicU64,
+    /// How often an STag was given memory.
+    generations: AtomicU64,
 }
 
 impl MemoryTable {
@@ -126,6 +129,7 @@ impl MemoryTable {
             blocks: 0,
             is_shared: false,
             revocations: AtomicU64::new(0),
+            generations: AtomicU64::new(0),
         }
     }
 
@@ -146,7 +150,10 @@ impl MemoryTable {
         let slot = self.take_slot()?;
         let stag = self.name(slot);
         let (invalidated, windows) = (AtomicBool::new(false), AtomicUsize::new(0));
-        let memory = Arc::new(MemoryRegion { stag, pd, stream, access, iova, region, invalidated, windows });
+        let generation = self.next_generation();
+        let memory =
+            MemoryRegion { stag, pd, stream, access, iova, region, invalidated, windows, generation };
+        let memory = Arc::new(memory);
         self.slots[slot as usize].memory = Some(Arc::clone(&memory));
         Ok(memory)
     }
@@ -191,10 +198,11 @@ impl MemoryTable {
         if memory.has_windows() {
             return Err(RegisterError::Busy);
         }
+        let generation = self.generations.fetch_add(1, Ordering::Relaxed);
         // Without the table's own hold on it, only the caller can have one.
         *entry = None;
         let changed = Arc::get_mut(memory).map(|memory| {
-            (memory.pd, memory.access, memory.iova) = (pd, access, iova);
+            (memory.pd, memory.access, memory.iova, memory.generation) = (pd, access, iova, generation);
             next.map(|next| core::mem::replace(&mut memory.region, next))
         });
         *entry = Some(Arc::clone(memory));
@@ -222,6 +230,15 @@ impl MemoryTable {
         }
     }
 
+    /// Returns a number that an STag has for as long as it stands for the same memory. It gets another one when it is
+    /// registered or bound anew. `None` if the STag is unknown.
+    pub fn generation(&self, stag: Stag) -> Option<u64> {
+        match self.entry(stag) {
+            Some(memory) => Some(memory.generation),
+            None => self.keyed(stag)?.mapping(stag).map(|mapping| mapping.generation),
+        }
+    }
+
     /// Returns the number of registrations, those for fast registration included.
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len() + self.keyed.len() - self.windows
@@ -235,6 +252,10 @@ impl MemoryTable {
     /// Returns a number that changes when memory is taken out of use while another engine may be copying.
     pub(crate) fn revocations(&self) -> u64 {
         self.revocations.load(Ordering::Relaxed)
+    }
+
+    fn next_generation(&self) -> u64 {
+        self.generations.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Returns what `stag` stands for, if this stream of this domain may use it.

@@ -49,6 +49,8 @@ pub(crate) struct Connection {
     pub(crate) is_waited_for: bool,
     /// The time at which a removed connection is given up, even if its peer answers.
     pub(crate) give_up_at: Option<Micros>,
+    /// The user is interested in octets behind a gap.
+    pub(crate) wants_ahead: bool,
     was_established: bool,
     /// Places that the protocol was lent: for what is in flight, and whether for gaps.
     records: usize,
@@ -61,6 +63,8 @@ pub(crate) struct Appearance {
     state: LlpState,
     end: Option<CloseCause>,
     unread: usize,
+    /// Pieces behind a gap that the user has not seen, if it is interested in them.
+    unseen: usize,
     queued: usize,
 }
 
@@ -93,6 +97,7 @@ impl Connection {
             is_moved: false,
             is_waited_for: false,
             give_up_at: None,
+            wants_ahead: false,
             was_established: false,
             records: 0,
             has_intervals: false,
@@ -200,7 +205,8 @@ impl Connection {
 
     pub(crate) const fn appearance(&self) -> Appearance {
         let (state, unread) = (self.state(), self.held.unread());
-        Appearance { state, end: self.end, unread, queued: self.queued }
+        let unseen = if self.wants_ahead { self.held.unseen() } else { 0 };
+        Appearance { state, end: self.end, unread, unseen, queued: self.queued }
     }
 
     /// Returns true if the connection sends nothing more, and no segment is for it.

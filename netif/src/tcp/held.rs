@@ -1,5 +1,6 @@
 //! Octets that were received, in the frames in which they came, until the user takes them.
 
+use core::ops::Range;
 use std::collections::VecDeque;
 
 use weft_tcp::Seq;
@@ -16,6 +17,10 @@ pub(crate) struct Held {
     unread: usize,
     /// Beyond a gap, each with the number of its first octet, sorted by that.
     ahead: VecDeque<(Seq, Piece)>,
+    /// Pieces beyond a gap that the user has not seen.
+    unseen: usize,
+    /// Storage for [`Self::visit_ahead`].
+    given: Vec<Range<usize>>,
 }
 
 /// Octets in a frame: from `start` to `end`.
@@ -26,6 +31,10 @@ pub(crate) struct Piece {
     end: usize,
     /// The buffer was made for this and later pieces.
     is_copy: bool,
+    /// The user has seen it beyond a gap.
+    is_seen: bool,
+    /// The user needs the octets no more, and they are not in the frame.
+    is_given: bool,
 }
 
 impl Piece {
@@ -34,14 +43,27 @@ impl Piece {
     /// A frame whose payload fills only a small part of its buffer is copied.
     pub(crate) fn of(incoming: &mut Frame, start: usize, len: usize, pool: &mut Pool) -> Self {
         if len * WASTE < incoming.size() && incoming.size() > COPY {
-            let mut frame = pool.frame();
-            frame.reset(len.max(COPY));
-            frame[..len].copy_from_slice(&incoming[start..start + len]);
-            return Self { frame, start: 0, end: len, is_copy: true };
+            return Self::copy(&incoming[start..start + len], pool);
         }
         let other = if incoming.is_shared() { Frame::default() } else { pool.frame() };
         let frame = core::mem::replace(incoming, other);
-        Self { frame, start, end: start + len, is_copy: false }
+        Self { frame, start, end: start + len, is_copy: false, is_seen: false, is_given: false }
+    }
+
+    fn copy(octets: &[u8], pool: &mut Pool) -> Self {
+        let (mut frame, len) = (pool.frame(), octets.len());
+        frame.reset(len.max(COPY));
+        frame[..len].copy_from_slice(octets);
+        Self { frame, start: 0, end: len, is_copy: true, is_seen: false, is_given: false }
+    }
+
+    /// Octets that the user needs no more.
+    fn given(len: usize) -> Self {
+        Self { frame: Frame::default(), start: 0, end: len, is_copy: false, is_seen: true, is_given: true }
+    }
+
+    fn octets(&self) -> &[u8] {
+        if self.is_given { &[] } else { &self.frame[self.start..self.end] }
     }
 
     /// Puts the octets of another piece behind the own ones, if both are short. Otherwise returns it.
@@ -63,7 +85,7 @@ impl Piece {
 
 impl Held {
     pub(crate) const fn new() -> Self {
-        Self { ready: VecDeque::new(), unread: 0, ahead: VecDeque::new() }
+        Self { ready: VecDeque::new(), unread: 0, ahead: VecDeque::new(), unseen: 0, given: Vec::new() }
     }
 
     /// Returns how many octets are in order.
@@ -77,6 +99,7 @@ impl Held {
         self.push(piece, pool);
         while self.unread < until {
             let Some((_, piece)) = self.ahead.pop_front() else { return };
+            self.unseen -= usize::from(!piece.is_seen);
             self.push(Some(piece), pool);
         }
     }
@@ -85,20 +108,67 @@ impl Held {
     pub(crate) fn insert(&mut self, seq: Seq, piece: Piece) {
         let place = self.ahead.partition_point(|(other, _)| other.is_before(seq));
         self.ahead.insert(place, (seq, piece));
+        self.unseen += 1;
+    }
+
+    /// Returns how many pieces beyond a gap the user has not seen.
+    pub(crate) const fn unseen(&self) -> usize {
+        self.unseen
+    }
+
+    /// Hands `f` each piece beyond a gap once, with its distance from the first unread octet. `next` is the number of the
+    /// first octet that is missing. `f` adds the places in the piece that it needs no more. These leave the frame, and the
+    /// rest of the piece is copied.
+    pub(crate) fn visit_ahead(
+        &mut self,
+        next: Seq,
+        pool: &mut Pool,
+        mut f: impl FnMut((usize, &[u8]), &mut Vec<Range<usize>>),
+    ) {
+        let mut index = 0;
+        while self.unseen > 0 && index < self.ahead.len() {
+            let (seq, piece) = &mut self.ahead[index];
+            let seq = *seq;
+            index += 1;
+            if core::mem::replace(&mut piece.is_seen, true) {
+                continue;
+            }
+            self.unseen -= 1;
+            let distance = usize::try_from(seq.since(next)).unwrap_or(usize::MAX).saturating_add(self.unread);
+            let mut given = core::mem::take(&mut self.given);
+            f((distance, piece.octets()), &mut given);
+            if !given.is_empty()
+                && let Some((_, piece)) = self.ahead.remove(index - 1)
+            {
+                index -= 1;
+                for part in parts(&piece, &given, pool) {
+                    self.ahead.insert(index, (seq + u32::try_from(part.0).unwrap_or(0), part.1));
+                    index += 1;
+                }
+                pool.recycle(piece.frame);
+                given.clear();
+            }
+            self.given = given;
+        }
+    }
+
+    /// Returns how many octets come first that the user needs no more, as far as they were given away together.
+    pub(crate) fn placed(&self) -> usize {
+        self.ready.front().filter(|piece| piece.is_given).map_or(0, Piece::len)
     }
 
     /// Returns the first octets, as far as they lie in one frame.
     pub(crate) fn first(&self) -> &[u8] {
-        self.ready.front().map_or(&[], |piece| &piece.frame[piece.start..piece.end])
+        self.ready.front().map_or(&[], Piece::octets)
     }
 
-    /// Copies the first octets, as many as there is room for. Returns how many there were.
+    /// Copies the first octets, as many as there is room for, up to one that was given away. Returns how many there were.
     pub(crate) fn peek(&self, mut octets: &mut [u8]) -> usize {
         let room = octets.len();
-        for piece in &self.ready {
+        for piece in self.ready.iter().take_while(|piece| !piece.is_given) {
             let len = piece.len().min(octets.len());
             let (place, rest) = octets.split_at_mut(len);
-            place.copy_from_slice(&piece.frame[piece.start..piece.start + len]);
+            place.copy_from_slice(&piece.octets()[..len]);
             octets = rest;
         }
         room - octets.len()
@@ -126,6 +196,7 @@ impl Held {
     /// Forgets what lies beyond a gap.
     pub(crate) fn forget_ahead(&mut self, pool: &mut Pool) {
         self.ahead.drain(..).for_each(|(_, piece)| pool.recycle(piece.frame));
+        self.unseen = 0;
     }
 
     fn push(&mut self, piece: Option<Piece>, pool: &mut Pool) {
@@ -137,6 +208,26 @@ impl Held {
         };
         self.ready.extend(left);
     }
+}
+
+/// Cuts a piece into what was given away, and copies of the rest. Returns each part with its place in the piece.
+fn parts<'a>(
+    piece: &'a Piece,
+    given: &'a [Range<usize>],
+    pool: &'a mut Pool,
+) -> impl Iterator<Item = (usize, Piece)> + 'a {
+    let octets = piece.octets();
+    let ends = given.iter().cloned().chain(core::iter::once(octets.len()..octets.len()));
+    ends.scan(0, move |done, range| {
+        let (start, end) = (range.start.clamp(*done, octets.len()), range.end.clamp(*done, octets.len()));
+        let rest = (*done < start).then(|| {
+            let copy = Piece { is_seen: true, ..Piece::copy(&octets[*done..start], pool) };
+            (*done, copy)
+        });
+        *done = end;
+        Some(rest.into_iter().chain((start < end).then(|| (start, Piece::given(end - start)))))
+    })
+    .flatten()
 }
 
 /// A frame whose payload takes less than this part of its buffer is copied.
@@ -175,6 +266,32 @@ mod tests {
         held.append(Some(gap), 4, &mut pool);
         assert_eq!(all(&mut held, &mut pool), [1, 2, 3, 4, 5, 6, 7]);
         assert_eq!((held.unread(), held.consume(9, &mut pool)), (0, 0));
+    }
+
+    #[test]
+    fn what_is_given_away_ahead_of_its_turn_comes_in_its_place() {
+        let (mut held, mut pool) = (Held::new(), Pool::new(2000));
+        let next = Seq(u32::MAX);
+        let whole = piece(&[10, 11, 12, 13, 14, 15, 16], &mut pool);
+        held.insert(next + 10, whole);
+        assert_eq!(held.unseen(), 1);
+        held.visit_ahead(next, &mut pool, |(distance, octets), given| {
+            assert_eq!((distance, octets.len()), (10, 7));
+            given.extend([1..3, 3..5]);
+        });
+        assert_eq!((held.unseen(), held.unread()), (0, 0));
+        held.visit_ahead(next, &mut pool, |_, _| panic!("each piece is seen once"));
+        let first = piece(&[0; 10], &mut pool);
+        held.append(Some(first), 17, &mut pool);
+        assert_eq!((held.unread(), held.placed(), held.peek(&mut [0; 20])), (17, 0, 11));
+        held.consume(10, &mut pool);
+        assert_eq!((held.first(), held.placed()), (&[10][..], 0));
+        held.consume(1, &mut pool);
+        for _ in 0..2 {
+            assert_eq!((held.first(), held.placed()), (&[][..], 2));
+            held.consume(2, &mut pool);
+        }
+        assert_eq!((held.first(), held.unread()), (&[15, 16][..], 2));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! One connection as the lower layer protocol.
 
+use core::ops::Range;
+
 use weft_tcp::Micros;
 
 use super::connection::Connection;
@@ -32,6 +34,16 @@ impl OwnLlp<'_> {
         let len = self.connection.held.consume(n, self.pool);
         let len = u32::try_from(len).unwrap_or(u32::MAX);
         self.connection.consumed = self.connection.consumed.saturating_add(len);
+    }
+
+    pub(crate) fn ahead(&mut self, mut f: impl FnMut((usize, &[u8]), &mut Vec<Range<usize>>)) {
+        let Connection { held, tcp, wants_ahead, .. } = &mut *self.connection;
+        *wants_ahead = true;
+        held.visit_ahead(tcp.receiver().next(), self.pool, &mut f);
+    }
+
+    pub(crate) fn placed(&self) -> usize {
+        self.connection.held.placed()
     }
 
     pub(crate) fn transmit<R>(&mut self, least: usize, f: impl FnOnce(&mut [u8]) -> (usize, R)) -> Option<R> {

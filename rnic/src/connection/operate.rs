@@ -1,7 +1,7 @@
 //! The phases of a connection in and after Full Operation.
 
 use weft_mpa::mulpdu;
-use weft_netif::CloseCause;
+use weft_netif::{CloseCause, Llp};
 use weft_rdmap::Terminate;
 use weft_verbs::{Lending, QpEvent, QpNotice, QueuePair, Status};
 
@@ -252,7 +252,7 @@ fn receive(stream: &mut Stream, turn: &mut Turn<'_>) -> Result<Option<Terminate>
     stream.resume(&mut user)?;
     loop {
         match direct::receive(stream, llp, &mut user)? {
-            Some(0) => return Ok(None),
+            Some(0) => break,
             Some(_) => {}
             None => {
                 let heard = pump::receive(llp, |octets| {
@@ -268,13 +268,33 @@ fn receive(stream: &mut Stream, turn: &mut Turn<'_>) -> Result<Option<Terminate>
                     })
                 });
                 match heard? {
-                    None => return Ok(None),
+                    None if receive_placed(stream, llp, &mut user)? => {}
+                    None => break,
                     Some(Heard::Terminate(terminate)) => return Ok(Some(terminate)),
                     Some(Heard::Head) => {}
                 }
             }
         }
     }
+    if stream.places_ahead() {
+        llp.ahead(|octets, placed| stream.place_ahead(octets, placed, &mut user));
+    }
+    Ok(None)
+}
+
+/// Takes the next FPDU if its payload was placed ahead of its turn. Returns whether it has.
+fn receive_placed(
+    stream: &mut Stream,
+    llp: &mut Llp<'_>,
+    user: &mut Surroundings<'_>,
+) -> Result<bool, Failure> {
+    if llp.placed() == 0 {
+        return Ok(false);
+    }
+    let len = stream.receive_placed(user)?;
+    llp.consume(len);
+    user.counters.mpa.octets_received += len as u64;
+    Ok(len > 0)
 }
 
 /// Why the reading of a buffer ends.

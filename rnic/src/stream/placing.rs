@@ -154,13 +154,18 @@ impl Placing {
     }
 
     fn refused(&self, refusal: Refusal) -> Failure {
-        match refusal {
-            Refusal::Peer(error) => {
-                let terminate = Terminate::from_head(&error, &self.head, Header::TAGGED_LEN + self.len);
-                Failure { cause: Cause::Peer(error), terminate, is_in_answer: false }
-            }
-            Refusal::Local(status) => Failure::local(Cause::Local(status)),
+        refused(refusal, &self.head, self.len)
+    }
+}
+
+/// The failure that a tagged segment with this header comes to, whose `len` octets of payload are in memory already.
+pub(crate) fn refused(refusal: Refusal, head: &[u8; Header::TAGGED_LEN], len: usize) -> Failure {
+    match refusal {
+        Refusal::Peer(error) => {
+            let terminate = Terminate::from_head(&error, head, Header::TAGGED_LEN + len);
+            Failure { cause: Cause::Peer(error), terminate, is_in_answer: false }
         }
+        Refusal::Local(status) => Failure::local(Cause::Local(status)),
     }
 }
 

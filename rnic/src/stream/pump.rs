@@ -196,7 +196,7 @@ const fn before_wrap(rest: usize, largest: usize) -> usize {
 /// Throws the octets of TCP away.
 pub(crate) fn discard(llp: &mut Llp<'_>) {
     loop {
-        let octets = llp.readable().len();
+        let octets = llp.readable().len().max(llp.placed());
         if octets == 0 {
             return;
         }

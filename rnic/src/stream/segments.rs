@@ -1,7 +1,7 @@
 //! MPA and DDP of one stream: FPDUs of TCP to segments and back. What a segment means is not known here.
 
 use weft_ddp::{Expected, Header, Receiver, Segment};
-use weft_mpa::{Crc32c, Deframer, Framer, Negotiated};
+use weft_mpa::{Crc32c, Deframer, Framer, Locator, Negotiated};
 use weft_verbs::{Payload, crc};
 
 use crate::stream::parked::Rdmap;
@@ -11,6 +11,8 @@ use crate::stream::parked::Rdmap;
 pub(crate) struct Segments<Q = [Expected; 4]> {
     framer: Framer,
     deframer: Deframer<Box<[u8]>>,
+    /// The CRC with which FPDUs can be found ahead of their turn, if there are Markers as well.
+    locating: Option<Crc32c>,
     ddp: Receiver<Q>,
 }
 
@@ -47,6 +49,7 @@ impl<Q: AsMut<[Expected]>> Segments<Q> {
         Self {
             framer: Framer::new(crc, negotiated.send_markers),
             deframer: Deframer::new(crc, negotiated.receive_markers, Box::default()),
+            locating: crc.filter(|_| negotiated.receive_markers),
             ddp,
         }
     }
@@ -153,6 +156,21 @@ impl<Q: AsMut<[Expected]>> Segments<Q> {
     /// Whether sent segments carry Markers, which MULPDU depends on.
     pub(crate) const fn sends_markers(&self) -> bool {
         self.framer.markers()
+    }
+
+    /// Whether FPDUs can be found ahead of their turn.
+    pub(crate) const fn locates(&self) -> bool {
+        self.locating.is_some()
+    }
+
+    /// The search for FPDUs in octets ahead of their turn, which `begins` with one if that is known.
+    pub(crate) fn locate<'o>(&self, position: u64, octets: &'o [u8], begins: bool) -> Option<Locator<'o>> {
+        Some(Locator::new(self.locating?, position, octets, begins))
+    }
+
+    /// Passes over an FPDU of `len` octets that was found ahead of its turn.
+    pub(crate) fn pass(&mut self, len: usize) -> Result<(), weft_mpa::Error> {
+        self.deframer.pass(len)
     }
 
     /// Whether the octets received so far end with a whole FPDU, so that a FIN is a graceful close.

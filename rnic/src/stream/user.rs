@@ -82,6 +82,21 @@ pub(crate) trait User {
     /// All of a payload of `len` octets was placed as it came; what it answers in full is done.
     fn landed(&mut self, _: &Place, _len: usize, _finished: Option<Token>) {}
 
+    /// Places a payload of `len` octets ahead of its turn, if it may be placed. Answers the generation of its memory.
+    fn place_ahead<'o>(
+        &self,
+        _place: &Place,
+        _len: usize,
+        _pieces: impl Iterator<Item = &'o [u8]>,
+    ) -> Option<u64> {
+        None
+    }
+
+    /// Checks in its turn a payload that was placed ahead of it.
+    fn check_ahead(&mut self, _: &Place, _len: usize, _generation: u64) -> Result<(), Refusal> {
+        Err(Refusal::Local(Status::General))
+    }
+
     /// A segment with `payload` octets behind its header is in TCP, `fpdu` octets in all.
     fn count_sent(&mut self, header: &Header, payload: usize, fpdu: usize);
 
@@ -195,6 +210,19 @@ impl User for Surroundings<'_> {
 
     fn landed(&mut self, place: &Place, len: usize, finished: Option<Token>) {
         self.qp.landed(place, len, finished);
+    }
+
+    fn place_ahead<'o>(
+        &self,
+        place: &Place,
+        len: usize,
+        pieces: impl Iterator<Item = &'o [u8]>,
+    ) -> Option<u64> {
+        self.qp.place_ahead(place, len, pieces, self.memory)
+    }
+
+    fn check_ahead(&mut self, place: &Place, len: usize, generation: u64) -> Result<(), Refusal> {
+        self.qp.check_ahead(place, len, generation, self.memory)
     }
 
     #[inline]

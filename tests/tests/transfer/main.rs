@@ -2,4 +2,5 @@
 
 #![expect(clippy::unwrap_used, reason = "a test says by a panic what went wrong")]
 
+mod ahead;
 mod operations;

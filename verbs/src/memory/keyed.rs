@@ -59,6 +59,7 @@ pub(super) struct Mapping {
     pub(super) len: u64,
     /// The region below a window; a fast registration has its own.
     pub(super) region: Stag,
+    pub(super) generation: u64,
 }
 
 #[derive(Debug)]

@@ -80,7 +80,8 @@ impl MemoryTable {
         let mapping = mapping(bind.access, (base, bind.length), first, region.region.len())?;
         self.unbind(window);
         region.windows.fetch_add(1, Ordering::AcqRel);
-        window.set(bind.window, Some(Mapping { stream: only, region: bind.region, ..mapping }));
+        let generation = self.next_generation();
+        window.set(bind.window, Some(Mapping { stream: only, region: bind.region, generation, ..mapping }));
         Ok(())
     }
 
@@ -103,7 +104,8 @@ impl MemoryTable {
         }
         let base = if access.contains(Access::ZERO_BASED) { 0 } else { request.iova };
         let mapping = mapping(access, (base, request.length), request.offset, region.len())?;
-        keyed.set(request.stag, Some(Mapping { stream: keyed.stream, ..mapping }));
+        let generation = self.next_generation();
+        keyed.set(request.stag, Some(Mapping { stream: keyed.stream, generation, ..mapping }));
         Ok(())
     }
 
@@ -183,7 +185,7 @@ impl MemoryTable {
     }
 }
 
-/// Returns the mapping of a part of memory of `size` octets. The caller adds its stream and region.
+/// Returns the mapping of a part of memory of `size` octets. The caller adds its stream, region and generation.
 fn mapping(access: Access, (base, len): (u64, u64), first: u64, size: usize) -> Result<Mapping, Violation> {
     if base.checked_add(len).is_none() {
         return Err(Violation::Wrap);
@@ -192,7 +194,7 @@ fn mapping(access: Access, (base, len): (u64, u64), first: u64, size: usize) -> 
         return Err(Violation::Bounds);
     }
     let first = usize::try_from(first).map_err(|_| Violation::Bounds)?;
-    Ok(Mapping { stream: None, access, base, first, len, region: Stag(0) })
+    Ok(Mapping { stream: None, access, base, first, len, region: Stag(0), generation: 0 })
 }
 
 /// So many blocks are looked at for a free one; with a million regions, one in 16 is taken.
