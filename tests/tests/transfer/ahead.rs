@@ -48,6 +48,7 @@ fn write(markers: bool, seed: u64) -> usize {
     seen
 }
 
+// Covers 5041-3-5, 5041-5.3-4, 5041-5.3-6, 5041-5.3-7, 5044-6-4.
 #[test]
 fn memory_changes_before_a_gap_is_closed() {
     let seen: Vec<usize> = (1..=8).map(|seed| write(true, seed)).collect();
@@ -60,6 +61,7 @@ fn without_markers_memory_changes_in_order() {
     assert_eq!(seen, [0; 8]);
 }
 
+// Covers 5040-5.5-6, 5040-5.5-11.
 #[test]
 fn a_read_is_answered_ahead_of_a_gap_and_completes_in_order() {
     let mut ahead = 0;
