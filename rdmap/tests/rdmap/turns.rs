@@ -1,6 +1,6 @@
 //! The order in which an endpoint sends its messages.
 
-use weft_ddp::{Queue, Sender, Stag};
+use weft_ddp::{Header, Queue, Segment, Sender, Stag};
 use weft_rdmap::{
     Body, Busy, Error, Kind, Message, Opcode, Outbound, ReadRequest, Readiness, Terminate, Token,
 };
@@ -153,6 +153,34 @@ fn reads_are_no_more_than_the_ord() {
     assert_eq!(end.endpoint.start(message(3, read(0))), Ok(()));
     let full = Readiness { idle: false, ..full };
     assert_eq!(end.endpoint.readiness(), full);
+}
+
+#[test]
+fn an_answer_has_a_place_ahead_of_its_turn_in_the_sink_of_any_read() {
+    let mut end = End::new(2, 0);
+    let ask = |end: &mut End, token, stag, size| {
+        let kind = Kind::Read { sink_stag: stag, sink_to: 1000, source_stag: Stag(9), source_to: 0 };
+        end.endpoint.start(Message { token: Token(token), len: size, kind }).unwrap();
+        end.endpoint.poll_segment(128).unwrap();
+    };
+    ask(&mut end, 1, Stag(1), 100);
+    ask(&mut end, 2, Stag(2), 50);
+    let control = Opcode::ReadResponse.control();
+    let place = |end: &End, stag, to, len| {
+        let header = Header::Tagged { last: false, control, stag: Stag(stag), to };
+        end.endpoint.place_ahead(&header, len).map(|place| (place.to, place.answers))
+    };
+    assert_eq!(place(&end, 2, 1000, 50), Some((1000, Some(Token(2)))), "not the next one");
+    assert_eq!(place(&end, 1, 1060, 40), Some((1060, Some(Token(1)))), "not the next octets");
+    assert_eq!(place(&end, 1, 1060, 41), None, "beyond the sink");
+    assert_eq!(place(&end, 2, 999, 2), None, "before the sink");
+    assert_eq!(place(&end, 3, 1000, 1), None, "another buffer");
+    let answer = crate::errors::tagged(false, control, Stag(1), 1000, &[0; 60]);
+    assert!(end.endpoint.accept(Segment::parse(&answer).unwrap()).is_ok());
+    assert_eq!(place(&end, 1, 1059, 1), None, "octets that have come stay as they are");
+    assert_eq!(place(&end, 1, 1060, 40), Some((1060, Some(Token(1)))));
+    let write = Header::Tagged { last: true, control: Opcode::Write.control(), stag: Stag(7), to: 5 };
+    assert_eq!(end.endpoint.place_ahead(&write, 9).map(|place| (place.to, place.answers)), Some((5, None)));
 }
 
 #[test]

@@ -215,6 +215,29 @@ fn a_window_of_type_2_is_one_streams_until_it_is_invalidated() {
 }
 
 #[test]
+fn an_stag_that_is_bound_or_registered_anew_is_of_another_generation() {
+    let mut world = World::new();
+    let window = world.window(WindowType::Type2B);
+    let bind = world.request(&window);
+    assert_eq!(world.table.generation(bind.window), None);
+    world.bind(&bind).unwrap();
+    let first = world.table.generation(bind.window);
+    assert!(first.is_some());
+    world.table.revoke(&window);
+    assert_eq!(world.table.generation(bind.window), None);
+    world.bind(&bind).unwrap();
+    assert!(world.table.generation(bind.window) > first, "the same memory, and bound anew");
+    world.table.revoke(&window);
+    let region = world.table.generation(world.region.stag);
+    assert!(region.is_some());
+    let change = Change { region: Some((Region::owned(100).unwrap(), 1000)), ..Change::default() };
+    world.table.reregister(&mut world.region, change).unwrap();
+    assert!(world.table.generation(world.region.stag) > region);
+    assert!(world.table.deregister(world.region.stag).is_some());
+    assert_eq!(world.table.generation(world.region.stag), None);
+}
+
+#[test]
 fn a_region_with_windows_is_not_invalidated_under_them() {
     let mut world = World::new();
     let stream = world.stream;
