@@ -49,7 +49,7 @@ impl PairEnd {
         let mut queue = self.incoming.lock();
         let Some(next) = queue.frames.pop_front() else { return false };
         let old = std::mem::replace(frame, next);
-        if queue.spare.len() < MAX_SPARE && !old.is_shared() {
+        if queue.spare.len() < MAX_SPARE && !old.is_shared() && old.size() > 0 {
             queue.spare.push(old);
         }
         self.is_drained = queue.frames.is_empty();
@@ -166,6 +166,20 @@ mod tests {
         assert!(right.receive(NOW, &mut frame) && frame == [2; 61]);
         assert!(!right.receive(NOW, &mut frame) && !right.is_readable());
         assert!(left.receive(NOW, &mut frame) && frame == [3; 62]);
+    }
+
+    /// A frame without a buffer in place of one with a buffer would cost the sender an allocation.
+    #[test]
+    fn only_buffers_go_back_to_the_sender() {
+        let [left, mut right] = PairEnd::both();
+        let mut frame = Frame::default();
+        for _ in 0..3 {
+            left.send(&mut Frame::copy_of(&[1; 60]));
+        }
+        assert!(right.receive(&mut frame));
+        let mut shared = Frame::in_buffer(vec![0; 60].into(), 60);
+        assert!(right.receive(&mut frame) && right.receive(&mut shared));
+        assert_eq!(left.outgoing.lock().spare.iter().map(Frame::size).collect::<Vec<_>>(), [60]);
     }
 
     #[test]

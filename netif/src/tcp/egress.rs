@@ -167,7 +167,7 @@ struct Sending<'a> {
 impl Sending<'_> {
     /// Sends a segment, or several in one frame. Returns false if the device has no room for it. Segments without data
     /// are lost then, as on any wire.
-    fn send(&mut self, connection: &mut Connection, mut outgoing: Outgoing, now: Micros) -> bool {
+    fn send(&mut self, connection: &mut Connection, outgoing: Outgoing, now: Micros) -> bool {
         match outgoing.transmit {
             Some(Transmit::New { room, cwr, reason, .. }) => {
                 let most = if cwr || reason != Reason::Window { None } else { self.longest };
@@ -196,7 +196,6 @@ impl Sending<'_> {
                 self.pool.recycle(frame);
             }
         }
-        outgoing.segment.len = outgoing.transmit.map_or(0, |_| outgoing.segment.len);
         connection.tcp.sent(&outgoing, None, now);
         true
     }

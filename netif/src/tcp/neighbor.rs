@@ -265,3 +265,97 @@ const QUESTIONS: u8 = 3;
 const WAITING: usize = 2;
 /// Neighbors that are known or asked for.
 const MOST: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWN_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
+    const MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
+
+    fn both(is_v6: bool) -> ([IpAddr; 2], Neighbors, Neighbors) {
+        let text = if is_v6 { ["fd00::1", "fd00::2"] } else { ["10.0.0.1", "10.0.0.2"] };
+        let [own, other] = text.map(|ip| ip.parse().unwrap());
+        ([own, other], Neighbors::new(OWN_MAC, own), Neighbors::new(MAC, other))
+    }
+
+    /// The answer of 10.0.0.2 to a question of 10.0.0.1.
+    fn answer() -> Frame {
+        let ([own, _], _, other) = both(false);
+        let mut frame = other.question(own, Frame::default()).unwrap();
+        frame[21] = 2;
+        frame
+    }
+
+    const fn way(mac: Option<[u8; 6]>, asks: bool) -> Way {
+        Way { mac, asks }
+    }
+
+    #[test]
+    fn a_neighbor_that_asks_is_known() {
+        for is_v6 in [false, true] {
+            let ([own, other], mut table, peer) = both(is_v6);
+            let question = peer.question(own, Frame::default()).unwrap();
+            assert_eq!(table.learn(&question, Micros(5)), Some(other));
+            assert_eq!(table.way(other, &mut 0, Micros(5)), way(Some(MAC), false));
+            let question =
+                peer.question(if is_v6 { "fd00::9" } else { "10.0.0.9" }.parse().unwrap(), question);
+            let mut elsewhere = both(is_v6).1;
+            assert_eq!(elsewhere.learn(&question.unwrap(), Micros(5)), None, "it asks for another one");
+        }
+    }
+
+    #[test]
+    fn only_an_answer_to_an_own_question_counts() {
+        let ([_, other], mut table, _) = both(false);
+        assert_eq!(table.learn(&answer(), Micros(1)), None);
+        assert_eq!(table.way(other, &mut 0, Micros(2)), way(None, true));
+        assert_eq!(table.way(other, &mut 0, Micros(3)), way(None, false), "once a second");
+        assert_eq!(table.way(other, &mut 0, Micros::from_secs(2)), way(None, true));
+        for number in 1..=3 {
+            let mut frame = Frame::default();
+            frame.copy_from(&[number; 60]);
+            table.wait(other, 0, frame);
+        }
+        let mut group = answer();
+        group[22] = 1;
+        assert_eq!(table.learn(&group, Micros(4)), None, "no station has the address of a group");
+        assert_eq!(table.learn(&answer(), Micros::from_secs(2)), Some(other));
+        let frames = table.take_waiting(other);
+        assert_eq!(
+            frames.iter().map(|frame| (&frame[..6], frame[6])).collect::<Vec<_>>(),
+            [(&MAC[..], 2), (&MAC, 3)]
+        );
+        let mut other_mac = answer();
+        other_mac[22..28].copy_from_slice(&[2, 9, 9, 9, 9, 9]);
+        assert_eq!(table.learn(&other_mac, Micros::from_secs(3)), None, "it was not asked again");
+    }
+
+    #[test]
+    fn a_silent_neighbor_is_asked_for_three_times_and_forgotten() {
+        let ([own, other], mut table, peer) = both(false);
+        let question = peer.question(own, Frame::default()).unwrap();
+        table.learn(&question, Micros(0));
+        let mut place = 7;
+        let mut at =
+            |table: &mut Neighbors, seconds| table.way(other, &mut place, Micros::from_secs(seconds));
+        assert_eq!(at(&mut table, 29), way(Some(MAC), false));
+        table.confirm(other, 0, Micros::from_secs(29));
+        assert_eq!(at(&mut table, 58), way(Some(MAC), false), "TCP has heard of it");
+        let asked = [59, 60, 61].map(|seconds| at(&mut table, seconds));
+        assert_eq!(asked, [way(Some(MAC), true); 3]);
+        assert_eq!(at(&mut table, 62), way(None, true));
+    }
+
+    #[test]
+    fn the_neighbor_that_was_not_used_for_longest_gives_way() {
+        let (_, mut table, _) = both(false);
+        let ip = |number: u16| IpAddr::from([10, 0, number.to_be_bytes()[0], number.to_be_bytes()[1]]);
+        for number in 0..300 {
+            table.way(ip(number + 10), &mut 0, Micros(number.into()));
+            table.way(ip(10), &mut 0, Micros(number.into()));
+        }
+        assert_eq!(table.entries.len(), MOST);
+        assert!(table.find(ip(10), 0).is_some() && table.find(ip(11), 0).is_none());
+    }
+}
