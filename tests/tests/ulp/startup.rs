@@ -56,7 +56,8 @@ fn an_initiator_sends_its_request_and_takes_the_reply_octet_by_octet() {
             assert!(negotiated.crc && negotiated.receive_markers && !negotiated.send_markers);
         }
     }
-    assert_eq!(line.llp(0).readable(), hex("0012"));
+    let mut rest = [0; 9];
+    assert_eq!((line.llp(0).peek(&mut rest), &rest[..2]), (2, &hex("0012")[..]));
 }
 
 // Covers 5044-7.1.2-18, 6581-9.1-2.
