@@ -18,10 +18,12 @@ pub struct ImpairmentConfig {
     pub seed: u64,
     /// Probability that a frame is lost, 0 to 1.
     pub loss: f64,
+    /// Losses in bursts, beside `loss`.
+    pub bursts: Option<Bursts>,
     /// Probability that a frame comes twice, 0 to 1.
     pub duplicate: f64,
-    /// Probability that a frame is held back for 0.1 to 1.1 ms in addition to `delay`, so that later ones overtake
-    /// it.
+    /// Probability that a frame is held back, so that later ones overtake it: for 0.1 to 1.1 ms and a random part of
+    /// `delay`, in addition to `delay`.
     pub reorder: f64,
     /// Probability that one bit of an IP packet is flipped. Only bits under a checksum can be hit. On a real wire the
     /// frame check sequence protects the Ethernet header and ARP, and frames in memory have none.
@@ -42,6 +44,28 @@ pub struct ImpairmentConfig {
     pub queue: Option<u64>,
 }
 
+/// Losses in bursts, by the model of Gilbert and Elliott: the way is good or bad, and each frame may find it changed.
+/// On a good way frames are lost with [`ImpairmentConfig::loss`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bursts {
+    /// Probability that a frame finds a good way turned bad, 0 to 1.
+    pub begin: f64,
+    /// Probability that a frame finds a bad way turned good, 0 to 1.
+    pub end: f64,
+    /// Probability that a frame is lost on a bad way, 0 to 1.
+    pub loss: f64,
+}
+
+impl Bursts {
+    /// Returns bursts in which all frames are lost: `frames` of them on average, at least 1, and `share` of all frames,
+    /// 0 to 1 (exclusive).
+    #[must_use]
+    pub const fn of(frames: f64, share: f64) -> Self {
+        let end = 1.0 / frames;
+        Self { begin: end * share / (1.0 - share), end, loss: 1.0 }
+    }
+}
+
 /// A box in the middle of a wire that loses, duplicates, holds back, delays and damages frames, by a seeded
 /// generator. It has no clock and does no I/O. Frames go in by [`Impairment::push`] and come out by
 /// [`Impairment::pop`] when they are due.
@@ -51,6 +75,8 @@ pub struct Impairment {
     random: Random,
     queue: BinaryHeap<Reverse<(Instant, u64, Vec<u8>)>>,
     sequence: u64,
+    /// The way is bad ([`Bursts`]).
+    is_bad: bool,
     /// The time at which the line will be idle, in microseconds times its rate. A bit takes a million of these.
     idle_at: u128,
     lost: u64,
@@ -69,6 +95,7 @@ impl Impairment {
             random,
             queue: BinaryHeap::new(),
             sequence: 0,
+            is_bad: false,
             idle_at: 0,
             lost: 0,
             duplicated: 0,
@@ -88,7 +115,7 @@ impl Impairment {
 
     /// Returns true if the next frame gets through.
     pub(crate) fn passes(&mut self, now: Instant) -> bool {
-        let lost = self.random.chance(self.config.loss) || self.is_down(now);
+        let lost = self.loses() || self.is_down(now);
         self.lost += u64::from(lost);
         !lost
     }
@@ -99,7 +126,7 @@ impl Impairment {
             self.lost += 1;
             return;
         };
-        let lost = self.random.chance(self.config.loss);
+        let lost = self.loses();
         let copies = 1 + usize::from(self.random.chance(self.config.duplicate));
         if lost || self.is_down(now) || self.queue.len() + copies > MAX_QUEUE {
             self.lost += 1;
@@ -141,6 +168,16 @@ impl Impairment {
     #[must_use]
     pub const fn counts(&self) -> [u64; 4] {
         [self.lost, self.duplicated, self.held_back, self.corrupted]
+    }
+
+    /// Returns true if the next frame gets lost by chance.
+    fn loses(&mut self) -> bool {
+        let mut chance = self.config.loss;
+        if let Some(Bursts { begin, end, loss }) = self.config.bursts {
+            self.is_bad ^= self.random.chance(if self.is_bad { end } else { begin });
+            chance = if self.is_bad { loss } else { chance };
+        }
+        self.random.chance(chance)
     }
 
     /// Puts a frame of `len` octets on the line. Returns the time at which all of it was sent, or `None` if the queue
@@ -232,6 +269,7 @@ mod tests {
         let config = |seed| ImpairmentConfig {
             seed,
             loss: 0.05,
+            bursts: None,
             duplicate: 0.05,
             reorder: 0.05,
             corrupt: 0.05,
@@ -332,6 +370,46 @@ mod tests {
             assert!(!impairment.passes(Instant::ZERO));
         }
         assert_eq!(impairment.counts(), [3, 0, 0, 0]);
+    }
+
+    /// Returns for each of many frames whether it gets lost. The frames are pushed, or asked for one by one.
+    fn losses(config: &ImpairmentConfig, is_pushed: bool) -> Vec<bool> {
+        let mut impairment = Impairment::new(config.clone());
+        let frame = |_| {
+            let lost = if is_pushed {
+                impairment.push(Instant::ZERO, &[0; 60]);
+                impairment.pop(Instant::ZERO).is_none()
+            } else {
+                !impairment.passes(Instant::ZERO)
+            };
+            assert!(impairment.is_immediate(), "bursts hold no frame back");
+            lost
+        };
+        (0..1_000_000).map(frame).collect()
+    }
+
+    #[test]
+    fn bursts_have_their_length_and_share() {
+        let config = ImpairmentConfig { bursts: Some(Bursts::of(8.0, 0.01)), ..ImpairmentConfig::default() };
+        for is_pushed in [false, true] {
+            let losses = losses(&config, is_pushed);
+            let lost = losses.iter().filter(|&&lost| lost).count() as f64;
+            let bursts = losses.windows(2).filter(|pair| !pair[0] && pair[1]).count() as f64;
+            assert!((0.009..0.011).contains(&(lost / losses.len() as f64)), "{lost} lost");
+            assert!((7.5..8.5).contains(&(lost / bursts)), "{lost} lost in {bursts} bursts");
+        }
+    }
+
+    #[test]
+    fn a_good_way_and_a_bad_one_lose_by_their_own_chances() {
+        let bursts = Some(Bursts { begin: 0.1, end: 0.1, loss: 0.5 });
+        let config = ImpairmentConfig { loss: 0.1, bursts, ..ImpairmentConfig::default() };
+        let losses = losses(&config, false);
+        let share = |lost: &[bool]| lost.iter().filter(|&&lost| lost).count() as f64 / lost.len() as f64;
+        assert!((0.29..0.31).contains(&share(&losses)), "half of the time each: {}", share(&losses));
+        // Behind a loss the way is bad with 5/6, and stays so with 0.9: 0.1 + 0.4 (0.9 * 5/6 + 0.1 / 6).
+        let behind: Vec<bool> = losses.windows(2).filter(|pair| pair[0]).map(|pair| pair[1]).collect();
+        assert!((0.39..0.42).contains(&share(&behind)), "{}", share(&behind));
     }
 
     #[test]

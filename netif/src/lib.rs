@@ -85,7 +85,7 @@ pub use counters::{Counters, HostCounters, TcpCounters, WireCounters};
 pub use error::{ConfigError, ConnectError, ListenError};
 pub use held::{Held, take_marked};
 pub use host::{HostLlp, HostMoving, HostStack};
-pub use impair::{Impairment, ImpairmentConfig};
+pub use impair::{Bursts, Impairment, ImpairmentConfig};
 pub use ip::{IpSetting, IpSettingError, Route};
 pub use listen::Listen;
 pub use llp::{CloseCause, Llp, LlpState, SocketLlp, SocketStream};
