@@ -243,10 +243,22 @@ pub(crate) enum Program {
     Hog,
 }
 
+/// Milliseconds of a turn, and turns of each side, if the arguments say nothing else.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turns {
+    pub(crate) full: (u64, u32),
+    pub(crate) quick: (u64, u32),
+}
+
+impl Turns {
+    /// Those of programs.
+    pub(crate) const PROGRAMS: Self = Self { full: (2000, 10), quick: (100, 5) };
+}
+
 impl Choice {
     /// Returns the effort that the options ask for.
-    pub(crate) fn effort(&self, args: &Args) -> Effort {
-        let (millis, turns) = if args.quick { PROGRAMS_QUICK } else { PROGRAMS };
+    pub(crate) fn effort(&self, args: &Args, usual: Turns) -> Effort {
+        let (millis, turns) = if args.quick { usual.quick } else { usual.full };
         let turn = Duration::from_millis(self.turn.unwrap_or(millis));
         Effort { turn, pairs: args.pairs.unwrap_or(turns) as usize, is_tiny: false }
     }
@@ -282,6 +294,3 @@ pub(crate) fn loss(text: &str) -> Result<f64, String> {
 const TURN: Duration = Duration::from_millis(250);
 const TURNS: u32 = 5;
 const QUICK_TURN: Duration = Duration::from_millis(15);
-/// Milliseconds of a turn of programs, and turns of each side.
-const PROGRAMS: (u64, u32) = (2000, 10);
-const PROGRAMS_QUICK: (u64, u32) = (100, 5);

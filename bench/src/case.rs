@@ -52,16 +52,22 @@ pub enum Target {
     ValueAtMost(f64),
     /// Our value is at least this, whatever the reference has.
     ValueAtLeast(f64),
+    /// Our value lies between these, whatever the reference has.
+    ValueWithin(f64, f64),
+    /// Our value is at most the first of these, and its ratio to the reference at most the second.
+    BothAtMost(f64, f64),
 }
 
 impl Target {
-    /// Returns the number.
+    /// Returns the number; of two numbers about the value the larger one.
     pub const fn bound(self) -> f64 {
         match self {
             Self::RatioAtLeast(bound)
             | Self::RatioAtMost(bound)
             | Self::ValueAtMost(bound)
-            | Self::ValueAtLeast(bound) => bound,
+            | Self::ValueAtLeast(bound)
+            | Self::ValueWithin(_, bound)
+            | Self::BothAtMost(bound, _) => bound,
         }
     }
 
@@ -72,6 +78,18 @@ impl Target {
             Self::RatioAtMost(bound) => ratio <= bound,
             Self::ValueAtMost(bound) => value <= bound,
             Self::ValueAtLeast(bound) => value >= bound,
+            Self::ValueWithin(low, high) => (low..=high).contains(&value),
+            Self::BothAtMost(most, bound) => value <= most && ratio <= bound,
+        }
+    }
+
+    /// Returns true if the ratio is worse than this part of what the target asks for. A target of the value alone asks
+    /// for no ratio.
+    pub fn is_far_from(self, ratio: f64, part: f64) -> bool {
+        match self {
+            Self::RatioAtLeast(bound) => ratio < bound * part,
+            Self::RatioAtMost(bound) | Self::BothAtMost(_, bound) => ratio > bound / part,
+            Self::ValueAtMost(_) | Self::ValueAtLeast(_) | Self::ValueWithin(..) => false,
         }
     }
 }
@@ -83,6 +101,8 @@ impl fmt::Display for Target {
             Self::RatioAtMost(bound) => write!(f, "<= {bound}"),
             Self::ValueAtMost(bound) => write!(f, "value <= {bound}"),
             Self::ValueAtLeast(bound) => write!(f, "value >= {bound}"),
+            Self::ValueWithin(low, high) => write!(f, "value {low} to {high}"),
+            Self::BothAtMost(most, bound) => write!(f, "value <= {most}, <= {bound}"),
         }
     }
 }
@@ -92,6 +112,8 @@ impl fmt::Display for Target {
 pub enum Quantity {
     /// 10^9 octets of user data in a second.
     Throughput,
+    /// 10^6 octets of user data in a second.
+    Goodput,
     /// Microseconds for one transfer or round trip.
     Micros,
     /// Nanoseconds for one call.
@@ -100,10 +122,15 @@ pub enum Quantity {
     Rate,
     /// Transfers in a second.
     Frequency,
-    /// Milliseconds of the longest time without an arrival.
+    /// Milliseconds that a side has measured by itself: of the longest time without an arrival, or until the full rate is
+    /// back.
     Stall,
     /// A part of a whole.
     Share,
+    /// A part of a whole that is of no use.
+    Waste,
+    /// Frames that a queue has lost.
+    Drops,
     /// A part of a core that is used.
     Core,
     /// Microseconds that a side has measured by itself: a percentile, or CPU time.
@@ -126,12 +153,14 @@ impl Quantity {
     pub const fn unit(self) -> &'static str {
         match self {
             Self::Throughput => "GB/s",
+            Self::Goodput => "MB/s",
             Self::Micros => "us",
             Self::Nanos => "ns",
             Self::Rate => "M/s",
             Self::Frequency => "/s",
             Self::Stall => "ms",
-            Self::Share => "",
+            Self::Share | Self::Waste => "",
+            Self::Drops => "frames",
             Self::Core => "core",
             Self::Measured => "us",
             Self::Switches => "/1000",
@@ -141,10 +170,15 @@ impl Quantity {
     /// Returns the direction in which values are better.
     pub const fn better(self) -> Better {
         match self {
-            Self::Throughput | Self::Rate | Self::Frequency | Self::Share => Better::Higher,
-            Self::Micros | Self::Nanos | Self::Stall | Self::Core | Self::Measured | Self::Switches => {
-                Better::Lower
-            }
+            Self::Throughput | Self::Goodput | Self::Rate | Self::Frequency | Self::Share => Better::Higher,
+            Self::Micros
+            | Self::Nanos
+            | Self::Stall
+            | Self::Waste
+            | Self::Drops
+            | Self::Core
+            | Self::Measured
+            | Self::Switches => Better::Lower,
         }
     }
 }
@@ -203,6 +237,16 @@ pub trait Side {
     /// # Errors
     /// [`Trouble::Failed`], above all when an octet differs from the one sent.
     fn turn(&mut self, effort: &Effort) -> Result<Sample, Trouble>;
+
+    /// Returns true if each turn warms up by itself, so that the first one counts like all others.
+    fn is_fresh(&self) -> bool {
+        false
+    }
+
+    /// Returns the part of a target's ratio below which the whole run fails. `None` if no ratio is that bad.
+    fn floor(&self) -> Option<f64> {
+        None
+    }
 }
 
 /// The result of one turn.
@@ -229,13 +273,18 @@ impl Sample {
         let transfers = self.transfers as f64;
         match quantity {
             Quantity::Throughput => self.octets as f64 / seconds / 1e9,
+            Quantity::Goodput => self.octets as f64 / seconds / 1e6,
             Quantity::Micros => seconds * 1e6 / transfers,
             Quantity::Nanos => seconds * 1e9 / transfers,
             Quantity::Rate => transfers / seconds / 1e6,
             Quantity::Frequency => transfers / seconds,
-            Quantity::Stall | Quantity::Share | Quantity::Core | Quantity::Measured | Quantity::Switches => {
-                self.figure
-            }
+            Quantity::Stall
+            | Quantity::Share
+            | Quantity::Waste
+            | Quantity::Drops
+            | Quantity::Core
+            | Quantity::Measured
+            | Quantity::Switches => self.figure,
         }
     }
 }

@@ -2,24 +2,38 @@
 
 use std::io::{self, Write};
 
-use crate::args::{Args, Choice};
-use crate::case::Case;
+use crate::args::{Args, Choice, Turns};
+use crate::case::{Case, Effort};
 use crate::figure::{self, Figure};
-use crate::harness::{judge, measure, turns};
+use crate::harness::{Row, judge, measure, turns};
+use crate::machine::first_line;
 use crate::markdown::{self, Page};
+use crate::plot::write;
 use crate::process::Outcome;
 use crate::progress::Progress;
 use crate::report;
 
+/// What a command can measure.
+pub(crate) struct Catalogue {
+    pub(crate) cases: Vec<&'static Case>,
+    pub(crate) figures: Vec<&'static Figure>,
+    pub(crate) turns: Turns,
+    /// Draws the rows of comparisons for `--plot`. `None` if only figures are drawn.
+    pub(crate) draw: Option<Draw>,
+}
+
+/// Draws rows as SVG.
+type Draw = fn(&[Row], &Effort) -> Outcome<String>;
+
 /// Measures and prints a row for each comparison, or a figure.
 pub(crate) fn run(
     choice: &Choice,
-    mut cases: Vec<&'static Case>,
-    figures: Vec<&'static Figure>,
+    catalogue: Catalogue,
     args: &Args,
     out: &mut dyn Write,
 ) -> io::Result<Outcome<()>> {
-    let effort = choice.effort(args);
+    let Catalogue { mut cases, figures, turns: usual, draw } = catalogue;
+    let effort = choice.effort(args, usual);
     if let Some(name) = &choice.figure {
         let Some(figure) = figures.iter().find(|figure| figure.name == name) else {
             let text = format!("there is no figure {name} (--list names them all)");
@@ -55,7 +69,11 @@ pub(crate) fn run(
     }
     progress.finish();
     if let Some(page) = &mut page {
-        let machine = format!("{}; {}", markdown::host(), figure::turns(&effort));
+        // What else the machine had to do meanwhile.
+        let load = first_line("/proc/loadavg");
+        let load = load.split(' ').next().unwrap_or_default();
+        let machine =
+            format!("{}; {}; load average at the end {load}", markdown::host(), figure::turns(&effort));
         page.replace("machine", &markdown::wrapped(&machine));
         if is_all {
             page.replace("table", &markdown::table(&rows));
@@ -64,5 +82,9 @@ pub(crate) fn run(
         }
         page.save()?;
     }
-    Ok(judge(&rows, args.strict))
+    let drawn = match (&args.plot, draw) {
+        (Some(file), Some(draw)) => draw(&rows, &effort).and_then(|svg| write(file, &svg)),
+        _ => Ok(()),
+    };
+    Ok(judge(&rows, args.strict).and(drawn))
 }

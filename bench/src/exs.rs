@@ -11,13 +11,14 @@ mod figures;
 
 use std::io::{self, Write};
 
-use crate::args::{Args, ExsArgs};
-use crate::choice;
+use crate::args::{Args, ExsArgs, Turns};
+use crate::choice::{self, Catalogue};
 use crate::process::Outcome;
 
 /// Measures and prints a row for each comparison, or a figure.
 pub(crate) fn run(wanted: &ExsArgs, args: &Args, out: &mut dyn Write) -> io::Result<Outcome<()>> {
-    choice::run(&wanted.choice, cases::CASES.iter().collect(), figures::FIGURES.iter().collect(), args, out)
+    let (cases, figures) = (cases::CASES.iter().collect(), figures::FIGURES.iter().collect());
+    choice::run(&wanted.choice, Catalogue { cases, figures, turns: Turns::PROGRAMS, draw: None }, args, out)
 }
 
 #[cfg(test)]

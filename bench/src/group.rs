@@ -25,8 +25,8 @@ mod ycsb;
 
 use std::io::{self, Write};
 
-use crate::args::{Args, GroupArgs, GroupProgram};
-use crate::choice;
+use crate::args::{Args, GroupArgs, GroupProgram, Turns};
+use crate::choice::{self, Catalogue};
 use crate::process::Outcome;
 
 /// Measures and prints a row for each comparison, or plays the part of a replica.
@@ -35,11 +35,7 @@ pub(crate) fn run(wanted: &GroupArgs, args: &Args, out: &mut dyn Write) -> io::R
         return Ok(replica::run(replica, &mut io::stdin().lock(), out));
     }
     files::set_parent(wanted.dir.as_deref())?;
-    choice::run(
-        &wanted.choice,
-        cases::CASES.iter().map(files::told).collect(),
-        figures::FIGURES.iter().collect(),
-        args,
-        out,
-    )
+    let cases = cases::CASES.iter().map(files::told).collect();
+    let figures = figures::FIGURES.iter().collect();
+    choice::run(&wanted.choice, Catalogue { cases, figures, turns: Turns::PROGRAMS, draw: None }, args, out)
 }

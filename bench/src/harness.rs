@@ -24,6 +24,8 @@ pub struct Outcome {
     pub ratio: Spread,
     /// CPU seconds for 10^9 octets of user data: ours and theirs.
     pub cpu_per_gb: [f64; 2],
+    /// The part of a target's ratio below which the whole run fails ([`Side::floor`] of ours).
+    pub floor: Option<f64>,
 }
 
 /// A summary of several values of the same quantity.
@@ -53,14 +55,22 @@ impl Row {
         Some(self.reference.target?.is_met(outcome.ours.median, outcome.ratio.median))
     }
 
-    /// Returns why the whole run has failed: values are missing that the machine could have given.
+    /// Returns why the whole run has failed: values are missing that the machine could have given, or the ratio is below
+    /// the floor of our side.
     pub fn failure(&self, is_strict: bool) -> Option<String> {
-        let trouble = self.outcome.as_ref().err()?;
-        let counts = match trouble {
-            Trouble::Failed(_) => true,
-            Trouble::Skipped(_) => is_strict && !self.reference.is_optional,
+        let why = match &self.outcome {
+            Ok(outcome) => {
+                let (floor, target) = (outcome.floor?, self.reference.target?);
+                let ratio = outcome.ratio.median;
+                if !target.is_far_from(ratio, floor) {
+                    return None;
+                }
+                format!("a ratio of {ratio:.3} is not even {floor} of `{target}`")
+            }
+            Err(Trouble::Skipped(_)) if !is_strict || self.reference.is_optional => return None,
+            Err(trouble) => trouble.to_string(),
         };
-        counts.then(|| format!("{} against {}: {trouble}", self.case.name, self.reference.name))
+        Some(format!("{} against {}: {why}", self.case.name, self.reference.name))
     }
 }
 
@@ -91,7 +101,8 @@ pub(crate) fn missing(case: &'static Case, trouble: &Trouble) -> Vec<Row> {
     case.references.iter().map(row).collect()
 }
 
-/// Returns why the run has failed: rows are missing, or octets were not checked. A ratio is no reason.
+/// Returns why the run has failed: rows are missing, or octets were not checked. A ratio is a reason only if it is below
+/// the floor of our side.
 pub(crate) fn judge(rows: &[Row], is_strict: bool) -> Result<(), Trouble> {
     let failures: Vec<String> = rows.iter().filter_map(|row| row.failure(is_strict)).collect();
     match failures.as_slice() {
@@ -101,7 +112,7 @@ pub(crate) fn judge(rows: &[Row], is_strict: bool) -> Result<(), Trouble> {
     }
 }
 
-/// Returns how many turns a case takes: those that are counted, and a first one of each side that warms caches.
+/// Returns how many turns a case takes at most: those that are counted, and a first one of each side that warms caches.
 pub(crate) const fn turns(case: &Case, effort: &Effort) -> usize {
     (1 + case.references.len()) * (effort.pairs + 1)
 }
@@ -119,7 +130,8 @@ fn take_turns(
         let text = format!("{} references instead of {}", sides.references.len(), theirs.len());
         return theirs.iter().map(|_| Err(Trouble::failed(&text))).collect();
     }
-    for _ in 0..=effort.pairs {
+    let not_counted = usize::from(!sides.ours.is_fresh());
+    for _ in 0..effort.pairs + not_counted {
         match checked_turn(sides.ours.as_mut(), effort) {
             Ok(sample) => ours.push(sample),
             Err(trouble) => return theirs.iter().map(|_| Err(trouble.clone())).collect(),
@@ -134,8 +146,11 @@ fn take_turns(
             tick();
         }
     }
-    // The first turn of each side warms caches and is not counted.
-    let compare = |theirs: Vec<Sample>| outcome(case.quantity, &ours[1..], &theirs[1..]);
+    let floor = sides.ours.floor();
+    let compare = |theirs: Vec<Sample>| {
+        let outcome = outcome(case.quantity, &ours[not_counted..], &theirs[not_counted..]);
+        Outcome { floor, ..outcome }
+    };
     theirs.into_iter().map(|samples| samples.map(compare)).collect()
 }
 
@@ -167,5 +182,13 @@ fn outcome(quantity: Quantity, ours: &[Sample], theirs: &[Sample]) -> Outcome {
         theirs: Spread::of(their_values),
         ratio: Spread::of(ratios),
         cpu_per_gb: [cpu(ours), cpu(theirs)],
+        floor: None,
     }
+}
+
+/// Returns the value that so many of 1000 values do not exceed, or the largest one. Sorts them.
+pub(crate) fn percentile(values: &mut [f64], per_mille: usize) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let at = values.len() * per_mille / 1000;
+    values.get(at).or_else(|| values.last()).copied().unwrap_or_default()
 }

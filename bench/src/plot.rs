@@ -1,5 +1,9 @@
 //! The contents of a chart: curves over size. `draw.rs` draws it as SVG.
 
+use std::path::Path;
+
+use crate::case::Trouble;
+
 mod draw;
 
 pub use draw::draw;
@@ -32,6 +36,8 @@ pub enum Corner {
     UpperLeft,
     /// The corner for curves that rise.
     LowerRight,
+    /// The corner for curves that fall.
+    LowerLeft,
 }
 
 /// One curve.
@@ -65,6 +71,12 @@ pub struct Mark {
     pub x: f64,
     /// The text.
     pub text: String,
+}
+
+/// Writes a drawing to a file.
+pub(crate) fn write(file: &Path, svg: &str) -> Result<(), Trouble> {
+    std::fs::write(file, svg)
+        .map_err(|error| Trouble::failed(format!("cannot write {}: {error}", file.display())))
 }
 
 impl Curve {

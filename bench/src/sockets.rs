@@ -42,9 +42,10 @@ mod xmlrpc;
 
 use std::io::{self, Write};
 
-use crate::args::{Args, Program, SocketsArgs};
+use crate::args::{Args, Program, SocketsArgs, Turns};
+use crate::choice::{self, Catalogue};
+use crate::hog;
 use crate::process::{Outcome, say};
-use crate::{choice, hog};
 
 /// Measures and prints a row for each comparison, or plays the part of a program.
 pub(crate) fn run(wanted: &SocketsArgs, args: &Args, out: &mut dyn Write) -> io::Result<Outcome<()>> {
@@ -55,5 +56,5 @@ pub(crate) fn run(wanted: &SocketsArgs, args: &Args, out: &mut dyn Write) -> io:
     }
     let cases = cases::CASES.iter().chain(&between::CASES).collect();
     let figures = figures::FIGURES.iter().chain(&tables::TABLES).chain(&between::FIGURES).collect();
-    choice::run(&wanted.choice, cases, figures, args, out)
+    choice::run(&wanted.choice, Catalogue { cases, figures, turns: Turns::PROGRAMS, draw: None }, args, out)
 }

@@ -132,6 +132,58 @@ fn a_bad_ratio_is_no_failure() {
     assert_eq!((object["ratio"].as_f64(), object["met"].as_bool()), (Some(0.25), Some(false)));
 }
 
+/// A side with a floor, each of whose turns counts.
+struct Strict(Fake);
+
+impl Side for Strict {
+    fn turn(&mut self, effort: &Effort) -> Result<Sample, Trouble> {
+        self.0.turn(effort)
+    }
+
+    fn is_fresh(&self) -> bool {
+        true
+    }
+
+    fn floor(&self) -> Option<f64> {
+        Some(0.5)
+    }
+}
+
+#[test]
+fn a_ratio_below_the_floor_is_a_failure() {
+    const AS_BAD: Sample = Sample { wall: Duration::from_secs(3), ..DONE };
+    fn strict(ours: Sample) -> Result<Sides, Trouble> {
+        let sides = sides(ours, [Ok(DONE), Ok(DONE)])?;
+        Ok(Sides { ours: Box::new(Strict(Fake(Ok(ours)))), ..sides })
+    }
+    static BELOW: Case = fake(|_, _| strict(Sample { wall: Duration::from_secs(5), ..DONE }));
+    let [first, second] = failures(&BELOW, false);
+    assert!(first.is_some_and(|it| it.contains("not even 0.5 of `>= 0.5`")), "0.2 is less than half of 0.5");
+    assert_eq!(second, None, "it has no target");
+    static ABOVE: Case = fake(|_, _| strict(AS_BAD));
+    assert_eq!(failures(&ABOVE, false), [None, None]);
+    let mut ticks = 0;
+    measure(&ABOVE, &TINY, &mut || ticks += 1);
+    assert_eq!(ticks, 3 * TINY.pairs, "no turn is left out");
+}
+
+#[test]
+fn a_target_says_what_is_far_from_it() {
+    let far = |target: Target, ratio| target.is_far_from(ratio, 0.25);
+    assert!(far(Target::RatioAtLeast(0.8), 0.19) && !far(Target::RatioAtLeast(0.8), 0.2));
+    assert!(far(Target::RatioAtMost(0.5), 2.1) && !far(Target::RatioAtMost(0.5), 2.0));
+    assert!(far(Target::BothAtMost(9.0, 1.0), 4.1) && !far(Target::BothAtMost(9.0, 1.0), 4.0));
+    assert!(!far(Target::ValueWithin(0.4, 0.6), 0.0) && !far(Target::ValueAtMost(1.0), 99.0));
+    let both = Target::BothAtMost(154.0, 1.0);
+    assert_eq!(
+        [(150.0, 0.9), (155.0, 0.9), (150.0, 1.1)].map(|(value, ratio)| both.is_met(value, ratio)),
+        [true, false, false]
+    );
+    let within = Target::ValueWithin(0.4, 0.6);
+    assert_eq!([0.39, 0.4, 0.6, 0.61].map(|value| within.is_met(value, 9.0)), [false, true, true, false]);
+    assert_eq!([both, within].map(|it| it.to_string()), ["value <= 154, <= 1", "value 0.4 to 0.6"]);
+}
+
 #[test]
 fn octets_that_were_not_checked_are_a_failure() {
     static OURS: Case = fake(|_, _| sides(UNCHECKED, [Ok(DONE), Ok(DONE)]));

@@ -9,6 +9,7 @@ use crate::args::Args;
 use crate::case::{Effort, Side, Trouble};
 use crate::harness::checked_turn;
 use crate::markdown::Page;
+use crate::plot::write;
 use crate::process::Outcome;
 use crate::progress::Progress;
 
@@ -56,9 +57,7 @@ pub(crate) fn run(
 }
 
 fn plot(figure: &Figure, rows: &[Row], effort: &Effort, file: &Path) -> Outcome<()> {
-    let svg = picture::draw(figure, rows, effort)?;
-    std::fs::write(file, svg)
-        .map_err(|error| Trouble::failed(format!("cannot write {}: {error}", file.display())))
+    write(file, &picture::draw(figure, rows, effort)?)
 }
 
 /// Has the sides take turns, and returns the samples of each.

@@ -8,6 +8,7 @@ use super::chain::{Chain, Plan, Usages};
 use super::network::Network;
 use super::terms::Mode;
 use crate::case::{Effort, Sample, Side, Trouble};
+use crate::harness::percentile;
 use crate::octets::pattern;
 use crate::process::{Outcome, say};
 use crate::watch::Watch;
@@ -199,11 +200,7 @@ impl Client {
         let each = |time: Duration| time.as_secs_f64() * 1e6 / operations.max(1) as f64;
         match self.work.gauge {
             Gauge::Time => 0.0,
-            Gauge::Percentile(percent) => {
-                self.micros.sort_by(f64::total_cmp);
-                let at = self.micros.len() * percent / 100;
-                self.micros.get(at).or_else(|| self.micros.last()).copied().unwrap_or_default()
-            }
+            Gauge::Percentile(percent) => percentile(&mut self.micros, percent * 10),
             Gauge::ProgramCpu => each(used.programs.cpu),
             Gauge::AllCpu => each(used.programs.cpu + used.devices.cpu),
             Gauge::Switches => used.programs.switches as f64 * 1000.0 / operations.max(1) as f64,

@@ -65,7 +65,7 @@ impl<'a> Socket<'a> {
         work: Work,
     ) -> Outcome<Self> {
         let listener = TcpListener::bind((address, 0)).map_err(say("listening"))?;
-        set_cubic(&listener)?;
+        set_congestion(&listener, "cubic")?;
         listener.set_nonblocking(true).map_err(say("listening"))?;
         tell.send(listener.local_addr().map_err(say("listening"))?).map_err(say("listening"))?;
         let mut patience = shared.patience();
@@ -87,7 +87,7 @@ impl<'a> Socket<'a> {
     ) -> Outcome<Self> {
         let to = told.recv_timeout(PATIENCE).map_err(say("waiting for the server"))?;
         let stream = TcpStream::connect_timeout(&to, PATIENCE).map_err(say("connecting"))?;
-        set_cubic(&stream)?;
+        set_congestion(&stream, "cubic")?;
         Self::new(shared, stream, waiting, work)
     }
 
@@ -193,8 +193,9 @@ impl End for Socket<'_> {
     }
 }
 
-/// Sets the usual congestion control. The system's default may be another, which is slower on a path without loss.
-fn set_cubic(socket: &impl AsFd) -> Outcome {
-    set_tcp_congestion(socket, "cubic")
-        .map_err(|errno| Trouble::Skipped(format!("the kernel's TCP with cubic: {errno}")))
+/// Sets a congestion control. The system's default may not be the usual one, `cubic`, but one that is slower on a path
+/// without loss.
+pub(crate) fn set_congestion(socket: &impl AsFd, name: &str) -> Outcome {
+    set_tcp_congestion(socket, name)
+        .map_err(|errno| Trouble::Skipped(format!("the kernel's TCP with {name}: {errno}")))
 }

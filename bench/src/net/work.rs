@@ -90,14 +90,18 @@ impl Source {
 
     /// Checks that all messages of a round have come, one behind the other.
     pub(crate) fn check(&self, sink: &[u8]) -> Outcome {
-        for (index, message) in sink.chunks_exact(self.work.size).enumerate() {
-            let wanted = self.messages(index, 1);
-            if message != wanted {
-                let octet = message.iter().zip(wanted).take_while(|(is, should)| is == should).count();
-                return Err(Trouble::failed(format!("octet {octet} of message {index} is wrong")));
-            }
+        let mut messages = sink.chunks_exact(self.work.size).enumerate();
+        messages.try_for_each(|(index, message)| self.check_one(index, message))
+    }
+
+    /// Checks one message.
+    pub(crate) fn check_one(&self, index: usize, message: &[u8]) -> Outcome {
+        let wanted = self.messages(index, 1);
+        if message == wanted {
+            return Ok(());
         }
-        Ok(())
+        let octet = message.iter().zip(wanted).take_while(|(is, should)| is == should).count();
+        Err(Trouble::failed(format!("octet {octet} of message {index} is wrong")))
     }
 }
 

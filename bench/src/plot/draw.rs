@@ -36,7 +36,9 @@ fn draw_chart(area: &Area<'_>, chart: &Chart) -> Drawn {
         area.draw_text(note, &text(area, 13.0, &GREY), (LEFT, 42 + 17 * line))?;
     }
     let shown = || chart.curves.iter().flat_map(Curve::shown);
-    let sizes = shown().map(|point| point.x).chain(chart.marks.iter().map(|mark| mark.x));
+    let sizes = || shown().map(|point| point.x).chain(chart.marks.iter().map(|mark| mark.x));
+    // Numbers are powers of two, and shares of ten.
+    let base = if sizes().all(|size| size >= 1.0) { 2.0 } else { 10.0 };
     let values = shown().flat_map(|point| [point.y, point.spread[0], point.spread[1]]);
     let mut field = ChartBuilder::on(area)
         .margin_top(86)
@@ -45,7 +47,7 @@ fn draw_chart(area: &Area<'_>, chart: &Chart) -> Drawn {
         .margin_bottom(12)
         .x_label_area_size(48)
         .y_label_area_size(62)
-        .build_cartesian_2d(around(sizes).log_scale().base(2.0), around(values).log_scale())?;
+        .build_cartesian_2d(around(sizes()).log_scale().base(base), around(values).log_scale())?;
     field
         .configure_mesh()
         .max_light_lines(0)
@@ -65,6 +67,7 @@ fn draw_chart(area: &Area<'_>, chart: &Chart) -> Drawn {
     let position = match chart.legend {
         Corner::UpperLeft => SeriesLabelPosition::UpperLeft,
         Corner::LowerRight => SeriesLabelPosition::LowerRight,
+        Corner::LowerLeft => SeriesLabelPosition::LowerLeft,
     };
     field
         .configure_series_labels()
