@@ -44,7 +44,8 @@ pub struct Args {
     /// Measure only cases whose names contain NAME; may be given several times
     #[arg(long, value_name = "TEXT")]
     pub only: Vec<String>,
-    /// Turns of each side, 5 to 1000; by default 5, and 10 of `sockets`, `group` and `exs` without --quick
+    /// Turns of each side, 5 to 1000; by default 5, and 10 of `sockets`, `group` and `exs` without --quick; of `loss`
+    /// 7, and 1 with --quick
     #[arg(long, value_name = "N", allow_negative_numbers = true, global = true)]
     #[arg(value_parser = clap::value_parser!(u32).range(5..=1000))]
     pub pairs: Option<u32>,
@@ -73,6 +74,7 @@ pub(crate) enum Command {
     Sockets(SocketsArgs),
     Group(GroupArgs),
     Exs(ExsArgs),
+    Loss(LossArgs),
 }
 
 /// One operation over a wire in memory, in any size and setting, beside smoltcp alone and plain copies.
@@ -207,6 +209,25 @@ pub(crate) struct ExsArgs {
     pub(crate) choice: Choice,
 }
 
+/// RDMA Writes beside the kernel's TCP on paths that lose, delay and reorder frames, turn by turn.
+///
+/// The two hosts are network namespaces of the benchmark's own, on real time. Between them is a relay that drops, delays
+/// and reorders frames. No frame is longer than one segment. Every octet is compared. A cell without progress for five
+/// seconds fails. A ratio below a quarter of its target fails, too, if the TCP of the row is there to reach it.
+///
+/// Turns of paths with 50 ms of delay are five times as long, and those of fairness ten times. All rows take about two
+/// hours. --quick measures six cells of loss and delay in less than a minute. --plot FILE draws throughput over loss.
+#[derive(Debug, Clone, ClapArgs)]
+#[command(after_help = "Examples:
+  weft bench loss --quick
+  weft bench loss --only /10ms --turn 1000
+  weft bench loss --only blackout --json
+  weft bench loss --update docs/tcp/performance.md --plot docs/tcp/loss.svg")]
+pub(crate) struct LossArgs {
+    #[command(flatten)]
+    pub(crate) choice: Choice,
+}
+
 /// The programs that the benchmark of groups starts.
 #[derive(Debug, Clone, Subcommand)]
 pub(crate) enum GroupProgram {
@@ -227,7 +248,7 @@ pub(crate) struct Choice {
     /// Measure a table or figure of the papers instead; `--list` names them. --plot FILE draws a figure
     #[arg(long, value_name = "NAME")]
     pub(crate) figure: Option<String>,
-    /// Milliseconds of a turn, 1 to 60000; by default 2000, and 100 with --quick
+    /// Milliseconds of a turn, 1 to 60000; by default 2000, and 100 with --quick; of `loss` 4000 and 3000
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=60_000))]
     pub(crate) turn: Option<u64>,
 }

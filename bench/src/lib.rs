@@ -12,7 +12,8 @@
 //!   sockets/      `weft bench sockets`: programs on sockets, with the library and without it
 //!   group/        `weft bench group`: replicas whose devices do the work, beside replicas whose programs do it
 //!   exs/          `weft bench exs`: Extended Sockets beside verbs and the kernel's TCP
-//!   choice.rs     cases and figures of these three
+//!   loss/         `weft bench loss`: paths that lose, delay and reorder frames, beside the kernel's TCP
+//!   choice.rs     cases and figures of these four
 //!
 //!   ours/         two devices of ours, and their transfers
 //!   raw/          the same with smoltcp alone, on the very same wire; copies.rs: memory alone
@@ -40,6 +41,7 @@ mod figure;
 mod group;
 mod harness;
 mod hog;
+mod loss;
 mod machine;
 mod markdown;
 mod matrix;

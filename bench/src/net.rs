@@ -30,13 +30,14 @@ use core::fmt::Display;
 
 pub(crate) use exs::{Carries, Exs, Gauge, Plan};
 pub(crate) use fabric::Provider;
-pub(crate) use kernel::Waiting;
+pub(crate) use kernel::{Waiting, set_congestion};
+pub(crate) use place::now;
 pub use scene::isolate;
 #[cfg(test)]
 pub(crate) use scene::{ISOLATED, is_isolated, way_in};
 pub(crate) use verbs::Op;
 pub(crate) use way::Way;
-pub(crate) use work::Work;
+pub(crate) use work::{Kind, Source, Work};
 
 use crate::case::Trouble;
 

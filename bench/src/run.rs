@@ -8,7 +8,7 @@ use crate::case::{Case, Trouble};
 use crate::harness::{judge, measure, turns};
 use crate::markdown::{self, Page};
 use crate::progress::Progress;
-use crate::{cases, exs, group, matrix, report, sizes, sockets, sweep};
+use crate::{cases, exs, group, loss, matrix, report, sizes, sockets, sweep};
 
 /// Measures the cases that `args` asks for, and prints them on `out`. Returns failures of `out` as they are.
 ///
@@ -21,6 +21,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> io::Result<Result<(), Trouble>> 
         Some(Command::Sockets(wanted)) => return sockets::run(wanted, args, out),
         Some(Command::Group(wanted)) => return group::run(wanted, args, out),
         Some(Command::Exs(wanted)) => return exs::run(wanted, args, out),
+        Some(Command::Loss(wanted)) => return loss::run(wanted, args, out),
         None => {}
     }
     let wanted: Vec<&'static Case> = cases::all().filter(|case| args.wants(case)).collect();

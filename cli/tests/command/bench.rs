@@ -88,6 +88,31 @@ fn rows_of_exs_are_listed_and_measured() {
 }
 
 #[test]
+fn rows_of_paths_with_loss_are_listed_and_measured() {
+    let list = run("bench loss --list");
+    assert_eq!((list.status, list.stderr.len()), (0, 0), "{list:?}");
+    for name in
+        ["loss/0.01%/50ms ", "loss/ping-64/p99.9 ", "loss/blackout-200ms ", "loss/fair/two-of-ours/drops "]
+    {
+        assert!(list.stdout.iter().any(|line| line.starts_with(name)), "{name}: {list:?}");
+    }
+    let quick = run("bench loss --quick --list");
+    assert_eq!(quick.stdout.len(), 6, "{quick:?}");
+    let folder = Folder::new();
+    let plot = path_in(&folder, "loss.svg");
+    let json = run(&format!("bench loss --quick --turn 30 --only loss/1%/1ms --json --plot {plot}"));
+    assert_eq!((json.status, json.stderr.len(), json.stdout.len()), (0, 0, 2), "{json:?}");
+    let row = &json.stdout[0];
+    if row.contains("\"missing\":\"skipped: ") {
+        skip(&format!("bench::rows_of_paths_with_loss_are_listed_and_measured: {row}"));
+    } else {
+        assert!(row.contains("\"target\":1.0") && row.contains("\"unit\":\"MB/s\""), "{json:?}");
+        let svg = std::fs::read_to_string(plot).unwrap();
+        assert!(svg.contains("1 ms of delay each way") && svg.contains("kernel TCP, cubic"), "{svg}");
+    }
+}
+
+#[test]
 fn arguments_that_make_no_sense_are_named() {
     for (line, what) in [
         ("bench --only nothing-like-that", "no case has nothing-like-that in its name"),
@@ -97,6 +122,8 @@ fn arguments_that_make_no_sense_are_named() {
         ("bench sockets --figure nothing", "there is no figure nothing"),
         ("bench sockets --figure s1-t2 --update /nowhere/at/all", "cannot read /nowhere/at/all"),
         ("bench sockets --only nothing", "no case has nothing in its name"),
+        ("bench loss --only nothing", "no case has nothing in its name"),
+        ("bench loss --quick --turn 0", "--turn"),
         ("bench group --only swap --dir /nowhere/at/all", "--dir: there is no folder /nowhere/at/all"),
         ("bench sockets --turn 0", "--turn"),
         ("bench run --op fly", "--op"),
