@@ -108,6 +108,16 @@ impl Context {
         self.service.manner.set(waiting);
     }
 
+    /// Closes all sockets, and blocks until all that was started is sent and the peers have closed, at most for this
+    /// time. Returns how many sockets were late. Their connections end: the peers hear of a reset.
+    ///
+    /// The end of a process ends its connections, whatever they have still to send. So a program calls this before it
+    /// ends, unless it has waited for each [`close`](crate::Socket::close). It is for contexts with a thread.
+    #[expect(clippy::must_use_candidate, reason = "a program that ends may not care")]
+    pub fn close_all(&self, patience: Duration) -> usize {
+        self.service.close_all(patience)
+    }
+
     /// Returns the device.
     #[must_use]
     pub fn device(&self) -> &Device {

@@ -158,6 +158,27 @@ impl Link {
         }
     }
 
+    /// Returns whether the socket is closed, and all that it had to say is with the device.
+    pub(crate) fn has_left(&self) -> bool {
+        let is_out = match &self.carrier {
+            Carrier::Rdma(rdma) => matches!(rdma.stage, Stage::Leaving | Stage::Gone),
+            Carrier::Plain(_) => true,
+        };
+        self.calls.closed.is_some() && is_out
+    }
+
+    /// Ends the connection of a socket whose close is late: the peer hears of a reset, and not of an end. A peer whose
+    /// TCP has acknowledged all octets has lost none.
+    pub(crate) fn give_up(&mut self, _now: Duration) {
+        let is_delivered = match &self.carrier {
+            Carrier::Rdma(_) => false,
+            Carrier::Plain(plain) => self.calls.under_way()[0] == 0 && plain.is_delivered(),
+        };
+        if !is_delivered {
+            each!(&mut self.carrier, carrier => carrier.session.close(Duration::ZERO));
+        }
+    }
+
     /// Takes what the device has announced.
     pub(crate) fn collect(&mut self, now: Duration) {
         match &mut self.carrier {
@@ -197,7 +218,7 @@ impl Link {
             Carrier::Rdma(rdma) => rdma.stage == Stage::Gone,
             Carrier::Plain(_) => true,
         };
-        self.calls.is_closed && is_gone && each!(&self.carrier, carrier => carrier.session.is_idle())
+        self.calls.closed.is_some() && is_gone && each!(&self.carrier, carrier => carrier.session.is_idle())
     }
 
     pub(crate) fn take_ended(&mut self) -> impl Iterator<Item = Ended> {

@@ -33,7 +33,7 @@ impl Context {
     /// # Errors
     /// [`Error::InvalidOption`], [`Error::Address`].
     pub fn listen<K: Kind>(&self, at: impl Into<Listen>, options: &Options) -> Result<Listener<K>, Error> {
-        options.check(K::CARRIED)?;
+        options.check::<K>()?;
         let service = Arc::clone(self.service());
         let (listening, device) = service.listen(K::CARRIED, at.into(), options)?;
         Ok(Listener { listening, service, device, kind: PhantomData })

@@ -12,7 +12,9 @@ use crate::error::Error;
 /// The options of a socket. They are fixed when it connects or listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// The longest immediate data of this side, in octets, at most 16 MiB. 0: only empty messages are immediate.
+    /// The longest immediate data of this side, in octets, at most 16 MiB. 0: only empty messages are immediate. The
+    /// slots of a socket take `(window + recv_credits) * (32 + this)` octets, those of a stream `window * (32 + this)`,
+    /// at most 1 GiB.
     pub small_packet_max: u32,
     /// Messages that are sent before the first is acknowledged, 1 to 1,024. Of a stream not used.
     pub send_credits: u16,
@@ -26,13 +28,15 @@ pub struct Options {
     pub ring: u32,
     /// The shortest rest of a send, in octets, for which a stream holds back to reach the peer's memory directly.
     pub direct_min: u32,
-    /// How long a close waits for the peer. 0: the connection is ended at once.
+    /// How long a close waits for the peer, before it ends the connection and says [`Error::TimedOut`]. 0: the connection
+    /// is ended at once.
     pub linger: Duration,
     /// How long a send may take. If it takes longer and is on the wire, the connection ends.
     pub send_timeout: Option<Duration>,
     /// How long a receive waits.
     pub recv_timeout: Option<Duration>,
-    /// Connections of a listener that nobody has accepted, 1 to 4,096.
+    /// Connections of a listener that are being established, or that no call has accepted, 1 to 4,096. Those that come
+    /// beyond that are refused, also if calls wait for them: many peers may connect at the same moment.
     pub backlog: usize,
     /// Whether a stream has peers without EXS.
     pub plain: Plain,
@@ -71,11 +75,19 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Checks all options.
+    /// Checks all options, as sockets of this kind do when they connect or listen.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`], with the name of the first one that is out of its limits.
+    pub fn check<K: crate::Kind>(&self) -> Result<(), Error> {
+        self.check_for(K::CARRIED)
+    }
+
+    /// As [`Self::check`].
     ///
     /// # Errors
     /// [`Error::InvalidOption`].
-    pub(crate) fn check(&self, kind: Kind) -> Result<(), Error> {
+    pub(crate) fn check_for(&self, kind: Kind) -> Result<(), Error> {
         let credits = 1..=MAX_CREDITS;
         let slots = self.slots(kind).saturating_mul(self.slot_len() as usize);
         let rules = [

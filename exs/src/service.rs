@@ -24,6 +24,7 @@ use crate::objects::Objects;
 use crate::options::Options;
 use crate::waiting::{Manner, Waiting};
 
+mod closing;
 mod connecting;
 mod streaming;
 

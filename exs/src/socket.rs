@@ -148,7 +148,12 @@ impl<K: Kind> Socket<K> {
 
     /// Closes the socket: sends what was started, and waits for the peer to do the same, within the time that
     /// [`Options::linger`](crate::Options::linger) says. Messages or octets that nobody has received end the connection
-    /// at once.
+    /// at once. A second close may shorten the time of the first one.
+    ///
+    /// Success says that both sides have closed, or that the connection was ended at once and no send was under way. A
+    /// connection that had ended before is closed with success, too: its operations have told of the end. Otherwise
+    /// the outcome is [`Error::TimedOut`] when the time is over, [`Error::Canceled`] when sends were cut off, or why
+    /// the connection has ended meanwhile. Octets that were sent may be lost then.
     pub fn close(&self) -> Op<Result<(), Error>> {
         let pending = Pending::new();
         self.with(|link, now| link.close(now, Some(Arc::clone(&pending))));

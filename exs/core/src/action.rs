@@ -91,7 +91,7 @@ pub enum Action {
         /// What is sent before, if the send queue has room for it.
         abort: Option<Message>,
     },
-    /// The socket is closed: no operation is left.
+    /// The socket is closed: no operation is left. [`Session::closed`](crate::Session::closed) tells how.
     Closed,
 }
 
@@ -141,7 +141,7 @@ pub enum Cause {
     Abandoned,
     /// The peer or the network has ended it.
     Reset,
-    /// TCP gave up, or this side has waited long enough.
+    /// TCP gave up, or this side has waited long enough: for a send, or for the end of a close.
     TimedOut,
     /// The peer has broken the protocol.
     Fault(Fault),

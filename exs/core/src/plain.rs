@@ -36,6 +36,8 @@ pub struct Plain {
     is_shut: bool,
     shutdown: Shutdown,
     close: Close,
+    /// What the close has not done, if it was the close that waited for it.
+    close_error: Counted<Option<OpError>>,
     ended: Option<Cause>,
     stats: Counted<Stats>,
 }
@@ -95,6 +97,7 @@ impl Plain {
             is_shut: false,
             shutdown: Shutdown::Open,
             close: Close::Open,
+            close_error: Counted::default(),
             ended: None,
             stats: Counted::default(),
         }
@@ -157,13 +160,31 @@ impl Plain {
 
     /// Closes the socket, by this time at the latest; at once if it is not later than the last time that was told.
     ///
-    /// Receives without octets are canceled. Octets that nobody has received end the connection at once.
+    /// Receives without octets are canceled. Octets that nobody has received end the connection at once. A second close
+    /// may shorten the time of the first one.
     pub fn close(&mut self, until: Duration) {
-        if self.close == Close::Open {
-            self.close = Close::Lingering(until);
-            self.shutdown();
-            self.cancel_receives(OpError::Canceled, |_| true);
-            self.handle_time(self.now);
+        match self.close {
+            Close::Open => {
+                self.close = Close::Lingering(until);
+                self.shutdown();
+                self.cancel_receives(OpError::Canceled, |_| true);
+            }
+            Close::Lingering(before) => self.close = Close::Lingering(until.min(before)),
+            Close::Told => return,
+        }
+        if until <= self.now {
+            self.end(Cause::Abandoned);
+        }
+    }
+
+    /// Returns how the close has ended of which [`PlainAction::Closed`] tells.
+    ///
+    /// # Errors
+    /// Those of [`Session::closed`](crate::Session::closed).
+    pub const fn closed(&self) -> Result<(), OpError> {
+        match self.close_error.0 {
+            Some(error) => Err(error),
+            None => Ok(()),
         }
     }
 
@@ -252,7 +273,7 @@ impl Plain {
         if let Close::Lingering(until) = self.close
             && until <= now
         {
-            self.end(Cause::Abandoned);
+            self.end(Cause::TimedOut);
         }
     }
 

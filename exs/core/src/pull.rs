@@ -163,6 +163,18 @@ impl Pull {
         self.sender.is_empty() && self.receiver.is_empty()
     }
 
+    /// Returns whether sends are under way.
+    pub(crate) fn has_sends(&self) -> bool {
+        !self.sender.is_empty()
+    }
+
+    /// Returns whether there is something for receives when the connection has ended. There is not: the sender of a
+    /// message has heard that it has failed.
+    #[expect(clippy::unused_self, reason = "a stream has the same call")]
+    pub(crate) const fn has_left(&self) -> bool {
+        false
+    }
+
     /// Returns whether there are octets that the user has not read, or not given back.
     pub(crate) fn has_unread(&self) -> bool {
         self.receiver.has_unread()

@@ -20,6 +20,7 @@ use crate::stats::{Counted, Stall, Stats};
 use crate::terms::Terms;
 use crate::window::Window;
 
+mod closing;
 mod told;
 
 /// A connected socket.
@@ -35,6 +36,8 @@ pub struct Session {
     is_greeted: bool,
     shutdown: Shutdown,
     close: Close,
+    /// What the close has not done, if it was the close that waited for it.
+    close_error: Counted<Option<OpError>>,
     ended: Option<Cause>,
     stats: Counted<Stats>,
     /// What sends wait for, as it was counted last.
@@ -89,6 +92,7 @@ impl Session {
             is_greeted: false,
             shutdown: Shutdown::Open,
             close: Close::Open,
+            close_error: Counted::default(),
             ended: None,
             stats: Counted::default(),
             stall: Counted::default(),
@@ -117,15 +121,16 @@ impl Session {
     ///
     /// # Errors
     /// The receive is not started: [`OpError::Shutdown`] after [`Self::close`], or why the connection has ended. A
-    /// clean end is no error, but a receive of no octets, behind all that is in the ring.
+    /// clean end is no error, but a receive of no octets. Octets of a stream that came before the connection was lost
+    /// are received first, and the peer's SHUTDOWN behind them stays a clean end.
     pub fn receive(&mut self, request: RecvRequest) -> Result<(), OpError> {
         match self.ended {
             _ if self.close != Close::Open => Err(OpError::Shutdown),
-            Some(Cause::Closed) | None => {
+            Some(cause) if !self.outlasts(cause) => Err(cause.error()),
+            _ => {
                 each!(&mut self.flow, flow => flow.receive(request, &mut self.actions));
                 Ok(())
             }
-            Some(cause) => Err(cause.error()),
         }
     }
 
@@ -154,19 +159,6 @@ impl Session {
     /// Receives nothing more: what comes is not taken.
     pub fn stop_receiving(&mut self) {
         each!(&mut self.flow, flow => flow.stop_receiving(&mut self.actions));
-    }
-
-    /// Closes the socket, by this time at the latest; at once if it is not later than the last time that was told.
-    ///
-    /// Receives without a message are canceled. Messages that nobody has received, and slots that were not recycled,
-    /// end the connection at once.
-    pub fn close(&mut self, until: Duration) {
-        if self.close == Close::Open {
-            self.close = Close::Lingering(until);
-            self.shutdown();
-            each!(&mut self.flow, flow => flow.cancel_receives(&mut self.actions));
-            self.handle_time(self.now);
-        }
     }
 
     /// Takes a message that has come in this slot, with this STag taken out of use.
@@ -211,7 +203,7 @@ impl Session {
             self.end(Cause::TimedOut, Some(Fault::UnreadData));
         }
         match self.close {
-            Close::Lingering(until) if until <= now => self.end(Cause::Abandoned, Some(Fault::UnreadData)),
+            Close::Lingering(until) if until <= now => self.end(Cause::TimedOut, Some(Fault::UnreadData)),
             Close::Quiet(until) if until <= now => self.end(Cause::Closed, None),
             _ => {}
         }
@@ -338,32 +330,12 @@ impl Session {
         }
     }
 
-    /// Ends the connection if it is to be closed and nothing is left to be done, and tells when it is.
-    fn settle(&mut self) {
-        if let Close::Lingering(_) = self.close
-            && self.ended.is_none()
-        {
-            if each!(&self.flow, flow => flow.has_unread()) {
-                self.end(Cause::Abandoned, Some(Fault::UnreadData));
-            } else if self.is_quiet() {
-                match self.role {
-                    Role::Initiator => self.end(Cause::Closed, None),
-                    Role::Responder => self.close = Close::Quiet(self.now + FIN_PATIENCE),
-                }
-            }
-        }
-        let is_closing = matches!(self.close, Close::Lingering(_) | Close::Quiet(_));
-        if is_closing && self.ended.is_some() && each!(&self.flow, flow => flow.is_empty()) {
-            self.close = Close::Told;
-            self.actions.push_back(Action::Closed);
-        }
-    }
-
     fn end(&mut self, cause: Cause, fault: Option<Fault>) {
         if self.ended.is_some() {
             return;
         }
         self.ended = Some(cause);
+        self.note_close(cause);
         let is_told = self.is_greeted && self.window.may_send_credit();
         let abort = fault.filter(|_| is_told).map(|fault| {
             let limit = self.window.send();
@@ -383,6 +355,3 @@ impl Session {
         self.shutdown == Shutdown::Sent && each!(&self.flow, flow => flow.is_done())
     }
 }
-
-/// How long the responder waits for the initiator to close the connection.
-const FIN_PATIENCE: Duration = Duration::from_secs(1);

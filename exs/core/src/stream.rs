@@ -88,8 +88,13 @@ impl Stream {
 
     pub(crate) fn receive(&mut self, request: RecvRequest, actions: &mut VecDeque<Action>) {
         let RecvRequest { op, len, waits_for_all, .. } = request;
-        self.receives.push_back(Receiving { request, error: OpError::Canceled });
+        let error = self.ended.unwrap_or(OpError::Canceled);
+        self.receives.push_back(Receiving { request, error });
         self.receiver.receive(op, len, waits_for_all);
+        if self.ended.is_some() {
+            // It ends with what has come.
+            self.receiver.abandon();
+        }
         self.act(None, actions);
     }
 
@@ -194,12 +199,22 @@ impl Stream {
 
     /// Returns whether all octets of this side have left for TCP, and the peer sends no more.
     pub(crate) fn is_done(&self) -> bool {
-        self.sender.ops().next().is_none() && self.receiver.has_ended()
+        !self.has_sends() && self.receiver.has_ended()
     }
 
     /// Returns whether no operation is left.
     pub(crate) fn is_empty(&self) -> bool {
-        self.sender.ops().next().is_none() && self.receives.is_empty()
+        !self.has_sends() && self.receives.is_empty()
+    }
+
+    /// Returns whether sends are under way.
+    pub(crate) fn has_sends(&self) -> bool {
+        self.sender.ops().next().is_some()
+    }
+
+    /// Returns whether there is something for receives when the connection has ended: octets, or the peer's SHUTDOWN.
+    pub(crate) const fn has_left(&self) -> bool {
+        self.receiver.unread() > 0 || self.receiver.has_ended()
     }
 
     /// Returns whether there are octets that the user has not read.

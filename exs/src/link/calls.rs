@@ -28,7 +28,8 @@ pub(super) struct Calls {
     pub(super) addresses: Option<[SocketAddr; 2]>,
     /// Those who wait for readiness.
     waiting: Vec<(Op, Ready, Arc<Pending<Ready>>)>,
-    pub(super) is_closed: bool,
+    /// How the close has ended.
+    pub(super) closed: Option<Result<(), Error>>,
     /// Calls that wait for the close.
     closing: Vec<Arc<Pending<Result<(), Error>>>>,
     /// What has ended since the lock was taken.
@@ -76,7 +77,7 @@ impl Calls {
             last_op: 0,
             addresses,
             waiting: Vec::new(),
-            is_closed: false,
+            closed: None,
             closing: Vec::new(),
             ended: Vec::new(),
         }
@@ -158,17 +159,17 @@ impl Calls {
     /// Notes a call that waits for the close. Returns whether the socket is open still.
     pub(super) fn await_close(&mut self, pending: Option<Arc<Pending<Result<(), Error>>>>) -> bool {
         self.closing.extend(pending);
-        if self.is_closed {
-            self.tell_closed();
+        if let Some(outcome) = self.closed {
+            self.tell_closed(outcome);
         }
-        !self.is_closed
+        self.closed.is_none()
     }
 
-    /// Tells those who want to hear that the socket is closed.
-    pub(super) fn tell_closed(&mut self) {
-        self.is_closed = true;
+    /// Tells those who want to hear how the close has ended.
+    pub(super) fn tell_closed(&mut self, outcome: Result<(), Error>) {
+        self.closed = Some(outcome);
         for pending in self.closing.drain(..) {
-            let waker = pending.settle(Ok(()));
+            let waker = pending.settle(outcome);
             self.ended.push(Ended { waker, outcome: pending });
         }
     }

@@ -79,7 +79,7 @@ impl Rdma {
                     self.stage = Stage::Draining(now.saturating_add(linger.max(DRAIN_PATIENCE)));
                 }
             }
-            Action::Closed => calls.tell_closed(),
+            Action::Closed => calls.tell_closed(self.session.closed().map_err(Into::into)),
         }
     }
 

@@ -23,6 +23,11 @@ impl Plain {
         Self { session: core::Plain::new(PART), tcp: Some(tcp), octets, has_more: false }
     }
 
+    /// Returns whether the peer's TCP has acknowledged all that TCP was given.
+    pub(super) fn is_delivered(&self) -> bool {
+        self.tcp.as_ref().is_none_or(|tcp| tcp.unsent() == Ok(0))
+    }
+
     /// Does what there is to do, but not more than a part of it: a fast peer leaves time for others.
     pub(super) fn perform(&mut self, calls: &mut Calls) {
         for _ in 0..TURN {
@@ -59,7 +64,7 @@ impl Plain {
                     tcp.abort();
                 }
             }
-            PlainAction::Closed => calls.tell_closed(),
+            PlainAction::Closed => calls.tell_closed(self.session.closed().map_err(Into::into)),
         }
     }
 

@@ -51,7 +51,7 @@ impl Service {
         options: &Options,
         wanted: Box<dyn Wanted>,
     ) -> Result<(), Error> {
-        options.check(kind)?;
+        options.check_for(kind)?;
         if options.plain == Plain::Always {
             let mut table = self.table();
             let id = table.number();

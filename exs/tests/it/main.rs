@@ -4,6 +4,7 @@
 
 #[cfg(all(feature = "tokio", feature = "futures-io"))]
 mod byte_stream;
+mod closing;
 mod connecting;
 mod faults;
 mod files;

@@ -249,13 +249,30 @@ fn a_close_waits_for_the_peer_as_long_as_it_lingers() {
     let receiving = pair.receive(3);
     assert_eq!(result(pair.send(b"bye")), Ok((3, Mode::Plain)));
     // The peer does not close.
-    assert_eq!(end(pair.socket.close()), Ok(()));
+    assert_eq!(end(pair.socket.close()), Err(Error::TimedOut));
     assert_eq!(result(receiving), Err(Error::Canceled));
     // It sees FIN or RST, whichever it reads first; then nobody is there.
     let mut came = Vec::new();
     let _fin_or_rst = pair.peer.read_to_end(&mut came);
     assert_eq!(came, b"bye");
     assert!(pair.peer.write_all(b"?").and_then(|()| pair.peer.write_all(b"?")).is_err());
+}
+
+/// A peer that has not all octets when the program ends sees no clean end.
+#[test]
+fn a_context_that_is_closed_resets_plain_peers_that_miss_octets() {
+    let mut pair = Pair::accepted(&options(Plain::Always), b"");
+    let sending = pair.send(&octets(9, 20_000_000));
+    assert_eq!(pair.context.close_all(Duration::from_millis(50)), 1);
+    assert_eq!(result(sending), Err(Error::Canceled));
+    let error = pair.peer.read_to_end(&mut Vec::new()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+
+    // Here only the peer's own end is missing.
+    let mut pair = Pair::accepted(&options(Plain::Always), b"");
+    assert_eq!(result(pair.send(b"bye")), Ok((3, Mode::Plain)));
+    assert_eq!(pair.context.close_all(Duration::from_millis(50)), 1);
+    assert_eq!(pair.read(), b"bye");
 }
 
 #[test]
@@ -341,7 +358,7 @@ fn a_peer_that_never_reads_holds_its_own_connection_alone() {
     assert_eq!(result(send(&context, &held, b"late")), Err(Error::TimedOut));
     // Its end ends the first one.
     held.set_linger(Duration::ZERO);
-    assert_eq!(end(held.close()), Ok(()));
+    assert_eq!(end(held.close()), Err(Error::Canceled));
     let (sent, buf) = end(first);
     assert_eq!(sent.map(|outcome| outcome.octets), Err(Error::Canceled));
     assert!(buf[..] == message);

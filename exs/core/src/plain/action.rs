@@ -42,6 +42,6 @@ pub enum PlainAction {
         /// Both directions are closed, and no octet was lost.
         is_done: bool,
     },
-    /// The socket is closed: no operation is left.
+    /// The socket is closed: no operation is left. `Plain::closed` tells how.
     Closed,
 }

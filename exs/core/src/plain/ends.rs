@@ -1,6 +1,6 @@
 //! How the operations of a socket over TCP alone end.
 
-use super::{Incoming, Plain, PlainAction, Transfer};
+use super::{Close, Incoming, Plain, PlainAction, Transfer};
 use crate::action::Cause;
 use crate::op::{Mode, OpError, Outcome};
 
@@ -11,6 +11,12 @@ impl Plain {
             return;
         }
         self.ended = Some(cause);
+        self.close_error.0 = match cause {
+            _ if self.close == Close::Open => None,
+            Cause::Closed => None,
+            Cause::Abandoned if self.sends.is_empty() => None,
+            _ => Some(cause.error()),
+        };
         self.actions.push_back(PlainAction::End { is_done: cause == Cause::Closed });
         let error = cause.error();
         self.cancel_receives(error, |_| true);

@@ -554,10 +554,15 @@ fn a_close_ends_at_once_or_when_its_time_is_over() {
         test.session.close(Duration::from_secs(seconds));
         assert_eq!(test.session.ended().is_some(), seconds == 0);
         test.session.handle_time(Duration::from_secs(seconds));
-        assert_eq!(test.session.ended(), Some(Cause::Abandoned));
+        let (cause, error) = match seconds {
+            0 => (Cause::Abandoned, OpError::Canceled),
+            _ => (Cause::TimedOut, OpError::TimedOut),
+        };
+        assert_eq!(test.session.ended(), Some(cause));
         assert!(!test.actions().contains(&Action::Closed), "a Send is posted");
         test.session.handle_done(Op(1), false);
-        assert_eq!(test.actions(), [failed(1, OpError::Canceled), Action::Closed]);
+        assert_eq!(test.actions(), [failed(1, error), Action::Closed]);
+        assert_eq!(test.session.closed(), Err(error));
     }
 }
 
