@@ -85,26 +85,33 @@ impl Process {
         self.opened().map(|opened| opened.roce.as_ref())
     }
 
-    /// Closes the connections whose TCP ends with this process, so that their peers learn of it. The system closes
-    /// connections of its own TCP. Returns after four times [`FAREWELL`] at the latest, even if the program ends
-    /// within a call that holds locks.
+    /// Closes the sockets of EXS, and the connections whose TCP ends with this process, so that their peers get what
+    /// was sent and learn of the end. The system closes connections of its own TCP. Returns after four times
+    /// [`FAREWELL`] at the latest, even if the program ends within a call that holds locks.
     pub(crate) fn say_farewell(&'static self) {
         let Some(Ok(opened)) = self.opened.get() else { return };
-        self.exs.say_farewell(FAREWELL * 2);
         // With RoCE programs end without having disconnected: the last Sends may not have arrived yet.
-        if opened.settings.network.is_host() && !opened.roce.as_ref().is_some_and(Roce::has_met) {
+        let shuts_down =
+            !opened.settings.network.is_host() || opened.roce.as_ref().is_some_and(Roce::has_met);
+        let context = self.exs.context_so_far();
+        if !shuts_down && context.is_none() {
             return;
         }
         let (done, is_done) = mpsc::channel();
         let blocked = Blocked::begin();
         let thread = std::thread::Builder::new().name("weft-farewell".into()).spawn(move || {
-            opened.device.shutdown(FAREWELL);
+            if let Some(context) = context {
+                context.close_all(FAREWELL * 2);
+            }
+            if shuts_down {
+                opened.device.shutdown(FAREWELL);
+            }
             // The receiver is gone if the time is over.
             let _late = done.send(());
         });
         drop(blocked);
         if thread.is_ok() {
-            let _late = is_done.recv_timeout(FAREWELL * 2);
+            let _late = is_done.recv_timeout(FAREWELL * 4);
         }
     }
 

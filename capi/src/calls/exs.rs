@@ -48,9 +48,7 @@ impl Process {
         let socket = self.exs.sockets.remove(number).ok_or(Errno::BADF)?;
         // Else they would be unread data.
         self.exs.give_all_back(number);
-        if let Some(op) = Socket::close_in_background(&socket, start) {
-            self.exs.add_closing(op);
-        }
+        Socket::close_in_background(&socket, start);
         Ok(())
     }
 

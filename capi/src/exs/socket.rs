@@ -330,18 +330,14 @@ impl Socket {
         cancelers.iter().filter(|canceler| canceler.cancel()).count()
     }
 
-    /// Closes the socket. With a start its event tells when that is done; the number is free then. Without one returns
-    /// the operation, if there is one.
-    pub(crate) fn close_in_background(
-        socket: &Arc<Self>,
-        start: Option<Start>,
-    ) -> Option<Op<Result<(), Error>>> {
+    /// Closes the socket. With a start its event tells when that is done; the number is free then.
+    pub(crate) fn close_in_background(socket: &Arc<Self>, start: Option<Start>) {
         let before = core::mem::replace(&mut socket.state().phase, Phase::Closed);
         let closing = match before {
             Phase::Connected(peer) => Some(peer.close()),
             Phase::New | Phase::Listening(_) | Phase::Connecting | Phase::Closed => None,
         };
-        let Some(Start { kind, handle, place }) = start else { return closing };
+        let Some(Start { kind, handle, place }) = start else { return };
         let socket = Arc::clone(socket);
         let event = move |outcome: Result<(), Error>| {
             let error = outcome.err().map_or(0, |error| error.errno().raw_os_error());
@@ -351,7 +347,6 @@ impl Socket {
             Some(op) => place.follow(op, event),
             None => place.post(event(Ok(()))),
         }
-        None
     }
 
     /// # Errors

@@ -1,16 +1,12 @@
 //! The objects of Extended Sockets by their names, and buffers for short octets.
 
-use core::pin::Pin;
-use core::task::{Context as Task, Waker};
 use std::collections::HashMap;
-use std::future::Future;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
 
 use rustix::io::Errno;
-use weft_exs::{Buf, Context, Error, InPlace, Op, Watcher};
-use weft_rnic::{Clock, Device};
+use weft_exs::{Buf, Context, InPlace, Watcher};
+use weft_rnic::Device;
 
 use super::memory::Memory;
 use super::queue::Queue;
@@ -29,8 +25,6 @@ pub(crate) struct Tables {
     queues: Handles<i32, Queue>,
     memories: Handles<i32, Memory>,
     pub(crate) sockets: Handles<i32, Socket>,
-    /// Sockets that are closed in the background.
-    closing: Mutex<Vec<Op<Result<(), Error>>>>,
     /// Messages that the program reads where they came, by their addresses, with their sockets.
     in_place: Mutex<HashMap<usize, (i32, Box<InPlace>)>>,
     /// Buffers of [`SHORT`] octets that nobody uses.
@@ -52,6 +46,11 @@ impl Tables {
             Ok(context)
         });
         context.as_ref().map_err(|&errno| errno)
+    }
+
+    /// Returns the context, if a call has made it.
+    pub(crate) fn context_so_far(&self) -> Option<&Context> {
+        self.context.get()?.as_ref().ok()
     }
 
     pub(crate) fn add_queue(&self, queue: &Arc<Queue>) -> i32 {
@@ -107,26 +106,6 @@ impl Tables {
     pub(crate) fn add_socket(&self, socket: &Arc<Socket>) -> i32 {
         self.sockets.insert(socket.number(), socket);
         socket.number()
-    }
-
-    /// Keeps a close that nobody waits for.
-    pub(crate) fn add_closing(&self, op: Op<Result<(), Error>>) {
-        let mut closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
-        closing.retain_mut(|op| Pin::new(op).poll(&mut Task::from_waker(Waker::noop())).is_pending());
-        closing.push(op);
-    }
-
-    /// Waits until the sockets that are closed in the background have said so to their peers, at most for this time.
-    pub(crate) fn say_farewell(&self, patience: Duration) {
-        let closing = core::mem::take(&mut *self.closing.lock().unwrap_or_else(PoisonError::into_inner));
-        let clock = Clock::real_time(1);
-        let deadline = clock.now() + patience.into();
-        for op in closing {
-            let left = clock.real_delay(deadline).unwrap_or(Duration::ZERO);
-            if op.wait_timeout(left).is_err() {
-                break;
-            }
-        }
     }
 
     /// Keeps a message until the program gives it back. Returns its address.

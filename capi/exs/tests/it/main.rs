@@ -202,6 +202,14 @@ fn the_functions_of_posix_do_what_posix_says() {
     }
 }
 
+/// What was sent arrives although the program has not closed its sockets, or the peer sees that some of it is missing.
+#[test]
+fn the_end_of_a_program_closes_its_sockets() {
+    if let Some(installed) = Installed::new() {
+        installed.run_ok("exits");
+    }
+}
+
 /// Octets go both ways to peers that have no EXS, whoever connects.
 #[test]
 fn streams_have_peers_over_plain_tcp() {
