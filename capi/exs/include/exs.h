@@ -17,7 +17,10 @@
  *   unmap or, for a receive, read it.
  * - All functions may be called from all threads.
  * - A child of fork() has none of its parent's sockets, queues and memory.
- * - The functions exs_sync_... are those of POSIX: they wait, and have no event.
+ * - The functions exs_sync_... are as those of POSIX: they wait, and have no event. Below stands what differs.
+ * - exit() and the return from main() close all sockets, and wait up to a second for what was sent. A peer that has not
+ *   all of it then sees ECONNRESET. _exit(), and a signal that kills, wait for nothing: octets that a send has accepted
+ *   may be lost, and a peer over plain TCP sees a clean end.
  *
  * Values of errno that are common:
  *
@@ -25,7 +28,8 @@
  *               event. Take events and try again. From an exs_sync_ function: it would have to wait
  *   EBADF       there is no such socket
  *   EINVAL      there is no such queue or memory, or the memory does not have the octets; or another argument is wrong
- *   EFAULT      a pointer is NULL that must not be
+ *   EFAULT      a pointer is NULL that must not be, or memory that is to be registered is not there. Memory that is not
+ *               registered is copied by the call up to 4 KiB, as memcpy() does: a pointer to no memory is SIGSEGV then
  *   EMSGSIZE    an operation has at most 2^32 - 1 octets
  *   ENOTCONN    the socket is not connected
  *   EOPNOTSUPP, ENOTSUP (the same number)   Weft does not have it
@@ -184,6 +188,8 @@ int exs_mmodify(exs_mhandle_t m, int flags);
 int exs_socket(int domain, int type, int protocol);
 /* The address to listen on, or to connect from. The device chooses a port of 0. */
 int exs_bind(int fd, const struct sockaddr *addr, socklen_t len);
+/* `backlog`, 1 to 4096: connections that are being established, or that no exs_accept() has taken. Further ones are
+ * refused, also if accepts wait for them. */
 int exs_listen(int fd, int backlog);
 int exs_getsockname(int fd, struct sockaddr *addr, socklen_t *len);
 int exs_getpeername(int fd, struct sockaddr *addr, socklen_t *len);
@@ -271,7 +277,9 @@ int exs_shutdown(int fd, int how, exs_qhandle_t q, exs_ahandle_t a);
 
 /* Closes a socket, in the background: sends what was started and waits for the peer's end, at most SO_LINGER (30 s).
  * EXS_EVT_CLOSE, or no event if `q` is EXS_QHANDLE_INVALID. The number is no socket's from now on; it is free with the
- * event. */
+ * event. Its error is 0 when both sides have closed. ETIMEDOUT: the time was over first. ECONNRESET and others: the
+ * connection was lost meanwhile. Octets that were sent may be lost after each of these. A close that ends the
+ * connection at once, as SO_LINGER of 0 and unread octets do, has ECANCELED if it has cut off sends, else 0. */
 int exs_close(int fd, exs_qhandle_t q, exs_ahandle_t a);
 
 #define EXS_CAF_FILDES 0x1  /* the operations of this socket */
@@ -281,7 +289,10 @@ int exs_close(int fd, exs_qhandle_t q, exs_ahandle_t a);
  * still, which tells how it has ended: a receive of a stream that has octets ends with them. */
 int exs_cancel(int fd, exs_ahandle_t a, int flags);
 
-/* Options of a socket, fixed when it connects or listens. After that the answer is what both ends have agreed on. */
+/* Options of a socket, fixed when it connects or listens. After that the answer is what both ends have agreed on. A
+ * value out of its range is EINVAL. So is one by which the slots of the socket would take more than 1 GiB:
+ * (WINDOW + RECV_CREDITS) * (32 + SMALL_PACKET_MAX) octets, of a stream WINDOW * (32 + SMALL_PACKET_MAX). So lower
+ * WINDOW before a SMALL_PACKET_MAX of many MiB is set. */
 #define EXS_SMALL_PACKET_MAX 1 /* longest immediate data of this side: 0 to 16 MiB, 1024 */
 #define EXS_SEND_CREDITS 2     /* messages not acknowledged: 1 to 1024, 32 */
 #define EXS_RECV_CREDITS 3     /* the same, of the peer */
@@ -289,14 +300,15 @@ int exs_cancel(int fd, exs_ahandle_t a, int flags);
 #define EXS_ADVERTS 5          /* receives of a stream that are advertised at a time: 1 to 256, 16 */
 #define EXS_RING 6             /* intermediate buffer of a stream: 0, or 4 KiB to 64 MiB, 256 KiB */
 #define EXS_DIRECT_MIN 7       /* shortest rest of a send for which a stream waits to reach the peer's memory, 65536 */
-#define EXS_PLAIN 8            /* peers of a stream over plain TCP, without EXS: one of the following */
+#define EXS_PLAIN 8            /* peers of a stream (EINVAL for messages) over plain TCP, without EXS: one of: */
 #define EXS_PLAIN_OFF 0        /* none: the default */
 #define EXS_PLAIN_ACCEPT 1     /* a listener takes both kinds of peers; a socket that connects speaks EXS */
 #define EXS_PLAIN_ALWAYS 2     /* all are. After connecting the answer is this one or EXS_PLAIN_OFF */
 #define EXS_F_GET(option) (0x4500 | (option))
 #define EXS_F_SET(option) (0x4600 | (option))
 
-/* fcntl(2) with F_GETFL, F_SETFL (O_NONBLOCK) and EXS_F_GET(), EXS_F_SET() with an int. */
+/* fcntl(2) with F_GETFL, F_SETFL (O_NONBLOCK), EXS_F_GET(), which returns the value, and EXS_F_SET() with an int. Other
+ * commands are EOPNOTSUPP. */
 int exs_fcntl(int fd, int command, ...);
 
 /* Options at SOL_SOCKET, beside SO_LINGER, SO_ERROR, SO_TYPE and SO_DOMAIN. A struct timeval for an operation; 0:
@@ -308,8 +320,17 @@ int exs_setsockopt(int fd, int level, int name, const void *value, socklen_t len
 
 /* ---- as POSIX ---- */
 
-/* The functions of POSIX on streams: each waits, unless O_NONBLOCK or MSG_DONTWAIT says otherwise, and copies. No
- * SIGPIPE comes. Of SOCK_SEQPACKET one send is one message. */
+/* As the functions of POSIX on streams: each waits, unless O_NONBLOCK or MSG_DONTWAIT says otherwise. Of SOCK_SEQPACKET
+ * one send is one message. What differs:
+ *
+ * - The socket is one for these functions only, and not for read(), poll(), dup() or close().
+ * - No SIGPIPE comes. A send behind the end is EPIPE.
+ * - exs_sync_send() ends when the octets are copied, or have left; they may not have arrived. exs_sync_close() waits
+ *   until all have left, at most SO_LINGER for each of the last sends, and returns 0.
+ * - SO_RCVTIMEO and SO_SNDTIMEO are ENOPROTOOPT. SO_ASYNC_RECV_TIMEOUT and SO_ASYNC_SEND_TIMEOUT hold for these
+ *   functions, too: a call ends with ETIMEDOUT, and not with EAGAIN.
+ * - exs_sync_fcntl() has F_GETFL, F_SETFL and EXS_F_...: F_DUPFD, F_GETFD, F_SETFD and others are EOPNOTSUPP.
+ * - MSG_OOB, ancillary data, and MSG_PEEK of messages are EOPNOTSUPP. */
 int exs_sync_socket(int domain, int type, int protocol);
 int exs_sync_bind(int fd, const struct sockaddr *addr, socklen_t len);
 int exs_sync_listen(int fd, int backlog);

@@ -3,6 +3,7 @@
 
 use core::ffi::{c_char, c_int, c_void};
 use core::task::Waker;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -124,7 +125,7 @@ pub(super) unsafe extern "C" fn exs_bind(
     args![number].done(|| {
         let socket = socket(number)?;
         // SAFETY: an address of the program's.
-        socket.bind(unsafe { wanted(address, len) }?)
+        socket.bind(unsafe { address_of(address, len) }?)
     })
 }
 
@@ -140,7 +141,7 @@ pub(super) unsafe extern "C" fn exs_getsockname(
     len: *mut libc::socklen_t,
 ) -> c_int {
     // SAFETY: the program's places for an address and its length.
-    args![number].done(|| unsafe { tell(socket(number)?.local_addr(), address, len) })
+    args![number].done(|| unsafe { give(socket(number)?.local_addr(), address, len) })
 }
 
 #[unsafe(no_mangle)]
@@ -150,7 +151,7 @@ pub(super) unsafe extern "C" fn exs_getpeername(
     len: *mut libc::socklen_t,
 ) -> c_int {
     // SAFETY: the program's places for an address and its length.
-    args![number].done(|| unsafe { tell(socket(number)?.peer_addr()?, address, len) })
+    args![number].done(|| unsafe { give(socket(number)?.peer_addr()?, address, len) })
 }
 
 #[unsafe(no_mangle)]
@@ -164,7 +165,7 @@ unsafe extern "C" fn exs_connect(
     args![number, queue, handle].done(|| {
         let socket = socket(number)?;
         // SAFETY: an address of the program's.
-        let peer = unsafe { wanted(address, len) }?;
+        let peer = unsafe { address_of(address, len) }?;
         socket.connect(process().exs_context()?, peer, process().start(Kind::Connect, queue, handle)?)
     })
 }
@@ -239,7 +240,8 @@ pub(super) extern "C" fn exs_fcntl(descriptor: c_int, command: c_int, argument: 
             _ if command & !0xFF == GET => Ok(Setting::of(command & 0xFF)?.value(&socket.options())),
             _ if command & !0xFF == SET => {
                 let setting = Setting::of(command & 0xFF)?;
-                socket.change(|options| setting.set(options, argument)).map(|()| 0)
+                let is_stream = socket.kind().is_stream;
+                socket.change(|options| setting.change(options, argument, is_stream)).map(|()| 0)
             }
             _ => Err(Errno::OPNOTSUPP),
         }
@@ -323,6 +325,31 @@ pub(super) unsafe extern "C" fn exs_getsockopt(
             }
         }
     })
+}
+
+/// Reads an address of the program.
+///
+/// # Safety
+/// `address` is null or an address, of `len` octets.
+pub(super) unsafe fn address_of(address: *const libc::sockaddr, len: libc::socklen_t) -> Outcome<SocketAddr> {
+    if address.is_null() {
+        return Err(Errno::FAULT);
+    }
+    // SAFETY: as the caller says.
+    unsafe { wanted(address, len) }
+}
+
+/// Stores as much of an address as there is room for, and its length.
+///
+/// # Safety
+/// `len` is null or the program's place for a length. It says how many octets `address` has room for, unless that is
+/// null.
+unsafe fn give(told: SocketAddr, address: *mut libc::sockaddr, len: *mut libc::socklen_t) -> Outcome<()> {
+    if address.is_null() || len.is_null() {
+        return Err(Errno::FAULT);
+    }
+    // SAFETY: as the caller says.
+    unsafe { tell(told, address, len) }
 }
 
 /// Registers memory of the program, to be written if that is possible.

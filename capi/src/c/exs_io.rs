@@ -69,6 +69,9 @@ unsafe extern "C" fn exs_recv(
 extern "C" fn exs_recycle_rcv_buffer(number: c_int, buf: *mut c_void) -> c_int {
     args![number].done(|| {
         socket(number)?;
+        if buf.is_null() {
+            return Err(Errno::FAULT);
+        }
         process().exs.give_back(number, buf.addr())
     })
 }

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use rustix::io::{Errno, pread};
 
 use super::boundary::{Outcome, lent, lent_mut, read, read_optional, write};
-use super::exs::{register, socket};
+use super::exs::{address_of, register, socket};
 use super::exs_io::allow;
 use super::fork::process;
-use super::rsocket::{tell, wanted};
+use super::rsocket::tell;
 use super::trace::args;
 use crate::exs::{Receiving, Socket};
 
@@ -44,7 +44,7 @@ unsafe extern "C" fn exs_sync_connect(
     args![number].done(|| {
         let socket = socket(number)?;
         // SAFETY: an address of the program's.
-        let peer = unsafe { wanted(address, len) }?;
+        let peer = unsafe { address_of(address, len) }?;
         socket.connect_now(process().exs_context()?, peer, socket.may_wait(0)?)
     })
 }

@@ -1,7 +1,7 @@
 //! The options of a socket by their numbers.
 
 use rustix::io::Errno;
-use weft_exs::{Options, Plain};
+use weft_exs::{Messages, Options, Plain, Stream};
 
 /// An option of `exs_fcntl`: `EXS_SMALL_PACKET_MAX` and those behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,11 +53,24 @@ impl Setting {
         i32::try_from(value).unwrap_or(i32::MAX)
     }
 
-    /// Sets the option. Its limits are checked when the socket connects or listens, but for those of its type.
+    /// Sets the option of a socket of this type.
+    ///
+    /// # Errors
+    /// `EINVAL` if the options are out of their limits then. They stay as they were.
+    pub(crate) fn change(self, options: &mut Options, value: i32, is_stream: bool) -> Result<(), Errno> {
+        let mut changed = *options;
+        self.set(&mut changed, value)?;
+        let checked = if is_stream { changed.check::<Stream>() } else { changed.check::<Messages>() };
+        checked.map_err(|error| error.errno())?;
+        *options = changed;
+        Ok(())
+    }
+
+    /// Sets the option. Its limits are not checked, but for those of its type.
     ///
     /// # Errors
     /// `EINVAL`.
-    pub(crate) fn set(self, options: &mut Options, value: i32) -> Result<(), Errno> {
+    fn set(self, options: &mut Options, value: i32) -> Result<(), Errno> {
         let long = u32::try_from(value).map_err(|_| Errno::INVAL)?;
         let short = u16::try_from(long).map_err(|_| Errno::INVAL);
         match self {
@@ -106,5 +119,23 @@ mod tests {
         }
         assert_eq!([3, -1].map(|number| plain.set(&mut options, number)), [Err(Errno::INVAL); 2]);
         assert_eq!(Setting::of(0).and(Setting::of(9)), Err(Errno::INVAL));
+    }
+
+    #[test]
+    fn an_option_out_of_its_limits_changes_nothing() {
+        let mut options = Options::default();
+        let bad =
+            [(1, (16 << 20) + 1), (2, 0), (2, 1025), (3, 0), (4, 7), (4, 1025), (5, 0), (5, 257), (6, 100)];
+        for (number, value) in bad {
+            let refused = Setting::of(number).unwrap().change(&mut options, value, true);
+            assert_eq!((refused, options), (Err(Errno::INVAL), Options::default()), "{number}: {value}");
+        }
+        assert_eq!(Setting::Plain.change(&mut options, 2, false), Err(Errno::INVAL));
+        assert_eq!(Setting::Plain.change(&mut options, 2, true), Ok(()));
+        // All slots together have a limit, so that the window comes first.
+        let mut options = Options::default();
+        assert_eq!(Setting::SmallPacketMax.change(&mut options, 16 << 20, false), Err(Errno::INVAL));
+        assert_eq!(Setting::Window.change(&mut options, 8, false), Ok(()));
+        assert_eq!(Setting::SmallPacketMax.change(&mut options, 16 << 20, false), Ok(()));
     }
 }

@@ -115,7 +115,7 @@ static void lengths(const int ends[2], exs_mhandle_t m) {
     FAILS(exs_sync_poll(NULL, 2, 0), EFAULT);
     FAILS(exs_sync_select(-1, NULL, NULL, NULL, NULL), EINVAL);
     FAILS(exs_recycle_rcv_buffer(ends[0], octets), EINVAL);
-    FAILS(exs_recycle_rcv_buffer(ends[0], NULL), EINVAL);
+    FAILS(exs_recycle_rcv_buffer(ends[0], NULL), EFAULT);
     CHECK(exs_qcount(q) == 0);
 }
 
@@ -144,15 +144,18 @@ static void arguments(const int ends[2]) {
         CHECK(exs_qstatus(q, EXS_QATTR_WAIT, &value) == 0 && value == wait);
         CHECK(exs_qdequeue(q, &event, 1, &soon) == 0);
     }
-    FAILS(exs_bind(fd, NULL, len), EINVAL);
+    FAILS(exs_bind(fd, NULL, len), EFAULT);
+    FAILS(exs_sync_connect(fd, NULL, len), EFAULT);
     FAILS(exs_bind(fd, (struct sockaddr *)&address, 3), EINVAL);
-    FAILS(exs_connect(fd, NULL, len, q, 1), EINVAL);
+    FAILS(exs_connect(fd, NULL, len, q, 1), EFAULT);
     FAILS(exs_accept(fd, NULL, 1, q, 1), EINVAL);
     FAILS(exs_accept(fd, NULL, 0, q, 1), EINVAL);
     FAILS(exs_accept(fd, NULL, -1, q, 1), EINVAL);
     FAILS(exs_send(fd, octets, 1, 0, q, 1, EXS_MHANDLE_UNREGISTERED), ENOTCONN);
     FAILS(exs_getpeername(fd, (struct sockaddr *)&address, &len), ENOTCONN);
-    FAILS(exs_getsockname(fd, NULL, NULL), EINVAL);
+    FAILS(exs_getsockname(fd, NULL, &len), EFAULT);
+    FAILS(exs_getsockname(fd, (struct sockaddr *)&address, NULL), EFAULT);
+    FAILS(exs_getpeername(ends[0], NULL, &len), EFAULT);
     FAILS(exs_poll(ends[0], 0, q, 1), EINVAL);
     FAILS(exs_shutdown(ends[0], 9, q, 1), EINVAL);
     FAILS(exs_cancel(ends[0], 1, 8), EINVAL);
@@ -163,9 +166,10 @@ static void arguments(const int ends[2]) {
     FAILS(exs_fcntl(fd, EXS_F_SET(EXS_WINDOW), -1), EINVAL);
     FAILS(exs_fcntl(fd, EXS_F_SET(99), 1), EINVAL);
     FAILS(exs_fcntl(ends[0], EXS_F_SET(EXS_WINDOW), 64), EINVAL);
-    CHECK(exs_fcntl(fd, EXS_F_SET(EXS_WINDOW), 7) == 0);
-    FAILS(exs_listen(fd, 1), EINVAL);
-    CHECK(exs_fcntl(fd, EXS_F_GET(EXS_WINDOW)) == 7 && exs_fcntl(fd, EXS_F_SET(EXS_WINDOW), 8) == 0);
+    FAILS(exs_fcntl(fd, EXS_F_SET(EXS_WINDOW), 7), EINVAL);
+    FAILS(exs_fcntl(fd, EXS_F_SET(EXS_RING), 100), EINVAL);
+    CHECK(exs_fcntl(fd, EXS_F_GET(EXS_WINDOW)) == 32 && exs_fcntl(fd, EXS_F_SET(EXS_WINDOW), 8) == 0);
+    CHECK(exs_fcntl(fd, EXS_F_GET(EXS_WINDOW)) == 8);
     CHECK(exs_listen(fd, 1) == 0);
     FAILS(exs_connect(fd, (struct sockaddr *)&address, len, q, 1), EINVAL);
     CHECK(exs_close(fd, EXS_QHANDLE_INVALID, 0) == 0);
