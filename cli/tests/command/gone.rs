@@ -68,7 +68,7 @@ impl Survivor {
             panic!("{netif}, {strike:?}, passive: {is_passive}: the survivor is told nothing");
         };
         let took = UNIX_EPOCH.elapsed().unwrap() - start;
-        assert_eq!(reason, DisconnectReason::Lost, "{netif}, {strike:?}");
+        assert_eq!(reason, DisconnectReason::TimedOut, "{netif}, {strike:?}");
         assert!(
             took >= LIMIT / 4,
             "{netif}, {strike:?}: the peer had a time to answer, and {took:?} is less"

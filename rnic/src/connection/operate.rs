@@ -171,13 +171,14 @@ impl Connection {
     }
 
     fn handle_loss(&mut self, turn: &mut Turn<'_>) -> Verdict {
+        let is_silent = turn.llp.cause() == Some(CloseCause::TimedOut);
         if let Some(qp) = turn.qp.as_deref_mut() {
             qp.note(QpNotice::Fatal);
-            if turn.llp.cause() == Some(CloseCause::TimedOut) {
+            if is_silent {
                 qp.fail_oldest(Status::RetryExceeded);
             }
         }
-        self.ended = Some(DisconnectReason::Lost);
+        self.ended = Some(if is_silent { DisconnectReason::TimedOut } else { DisconnectReason::Lost });
         self.finish(turn)
     }
 

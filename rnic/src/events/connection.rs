@@ -171,6 +171,8 @@ pub enum DisconnectReason {
     LocalTerminate(Cause),
     /// TCP lost the connection, or the peer closed it inside an FPDU.
     Lost,
+    /// TCP gave the peer up: it left data or a probe unanswered for the configured time.
+    TimedOut,
 }
 
 impl core::fmt::Display for DisconnectReason {
@@ -189,6 +191,7 @@ impl core::fmt::Display for DisconnectReason {
             }
             Self::LocalTerminate(cause) => write!(f, "terminated: {cause}"),
             Self::Lost => f.write_str("the TCP connection was lost"),
+            Self::TimedOut => f.write_str("the peer did not answer any more"),
         }
     }
 }

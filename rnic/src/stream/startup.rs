@@ -28,7 +28,10 @@ pub(crate) fn is_open(llp: &Llp<'_>) -> Result<bool, ConnectFailure> {
         LlpState::Established | LlpState::PeerClosed => Ok(true),
         LlpState::Closed | LlpState::Reset => Err(match llp.cause() {
             Some(CloseCause::Refused) => ConnectFailure::Refused,
-            _ => ConnectFailure::Unreachable,
+            Some(CloseCause::TimedOut) => ConnectFailure::TimedOut,
+            Some(CloseCause::Graceful | CloseCause::Reset) => ConnectFailure::Closed,
+            // Only a device that is shut down or has no memory gives up a connection that opens.
+            Some(CloseCause::Unreachable | CloseCause::Aborted) | None => ConnectFailure::Unreachable,
         }),
     }
 }

@@ -189,7 +189,9 @@ impl Bench {
                 match reason {
                     DisconnectReason::Peer => self.ledger.reached.add(Milestone::ClosedByPeer),
                     DisconnectReason::Local => self.ledger.reached.add(Milestone::ClosedLocally),
-                    DisconnectReason::Lost => self.ledger.reached.add(Milestone::Lost),
+                    DisconnectReason::Lost | DisconnectReason::TimedOut => {
+                        self.ledger.reached.add(Milestone::Lost)
+                    }
                     DisconnectReason::PeerTerminate { code: (layer, ..), .. } => {
                         self.ledger.reached.add(Milestone::TerminateReceived(layer));
                     }

@@ -239,7 +239,7 @@ impl Reason {
                 Cause::Local(_) | Cause::Requested => Self::Sent((0, 0, 0)),
                 Cause::CompletionQueueOverrun => Self::Overrun,
             },
-            DisconnectReason::Lost => Self::Lost,
+            DisconnectReason::Lost | DisconnectReason::TimedOut => Self::Lost,
         }
     }
 

@@ -166,7 +166,7 @@ impl Saboteur {
             Sabotage::DuplicateEvent => vec![event.clone(), event],
             Sabotage::WrongReason => {
                 let wrong = match reason {
-                    DisconnectReason::Lost => DisconnectReason::Local,
+                    DisconnectReason::Lost | DisconnectReason::TimedOut => DisconnectReason::Local,
                     _ => DisconnectReason::Lost,
                 };
                 vec![CmEvent::Disconnected { qp_num: *qp_num, reason: wrong }]

@@ -42,7 +42,7 @@ fn lose_guest(table: &Table<'_>, rounds: &AtomicUsize) -> Result<(), String> {
     transfer.write_on(|_| true)?;
     let reason = transfer.end()?;
     let (noticed, served) = (outage.elapsed(), rounds.load(Ordering::Acquire) - before);
-    if reason != DisconnectReason::Lost {
+    if reason != DisconnectReason::TimedOut {
         return Err(format!("the end: {reason}"));
     }
     if transfer.given_up != 1 {

@@ -206,7 +206,7 @@ const fn kind(reason: &DisconnectReason) -> EndKind {
         DisconnectReason::Peer => EndKind::Peer,
         DisconnectReason::PeerTerminate { .. } => EndKind::PeerTerminate,
         DisconnectReason::LocalTerminate(_) => EndKind::LocalTerminate,
-        DisconnectReason::Lost => EndKind::Lost,
+        DisconnectReason::Lost | DisconnectReason::TimedOut => EndKind::Lost,
     }
 }
 
