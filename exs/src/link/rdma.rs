@@ -4,7 +4,7 @@ use std::sync::Weak;
 use std::time::Duration;
 
 use weft_exs_core::{HEADER_LEN, Kind, Loss, Mode, Op, Outcome, Role, Session, Terms};
-use weft_rnic::{Completion, DisconnectReason, RegisterError, Stag, Status};
+use weft_rnic::{Cause, Completion, DisconnectReason, RegisterError, Stag, Status};
 
 use super::calls::{Calls, Direction};
 use super::requests::Requests;
@@ -27,8 +27,8 @@ pub(super) struct Rdma {
     pub(super) header: usize,
     /// Windows that no operation uses.
     windows: Vec<Window>,
-    /// TCP gave up.
-    has_timed_out: bool,
+    /// Memory of this side's operations was not there, which has ended the connection.
+    has_faulted: bool,
 }
 
 /// How far the connection has come.
@@ -59,7 +59,7 @@ impl Rdma {
             requests: Requests::default(),
             header: 0,
             windows: Vec::new(),
-            has_timed_out: false,
+            has_faulted: false,
         }
     }
 
@@ -88,10 +88,12 @@ impl Rdma {
         // What came before the end is there, and all that was posted has been flushed.
         self.collect(calls, now);
         self.stage = Stage::Gone;
+        self.has_faulted |=
+            *reason == DisconnectReason::LocalTerminate(Cause::Local(Status::LocalProtection));
         self.requests.abandon().for_each(|op| self.session.handle_done(op, false));
         self.session.handle_loss(match reason {
             DisconnectReason::Peer => Loss::Fin,
-            DisconnectReason::Lost if self.has_timed_out => Loss::TimedOut,
+            DisconnectReason::TimedOut => Loss::TimedOut,
             _ => Loss::Reset,
         });
     }
@@ -119,16 +121,21 @@ impl Rdma {
         is_needed.then(|| self.windows.pop().map_or_else(new, Ok)).transpose()
     }
 
-    /// Gives an operation's memory back to the user. Nothing that was posted names it.
+    /// Gives an operation's memory back to the user. Nothing that was posted names it. The side whose memory was not
+    /// there hears that instead of the reset which follows.
     pub(super) fn complete(&mut self, op: Op, result: Result<Outcome, Error>, calls: &mut Calls) {
+        let result = match result {
+            Err(Error::Reset) if self.has_faulted => Err(Error::Memory(RegisterError::Fault)),
+            result => result,
+        };
         let window = calls.complete(op, result, |outcome| self.in_place(outcome));
         self.windows.extend(window);
     }
 
     fn handle(&mut self, completion: &Completion) {
         let is_good = completion.status == Status::Success;
+        self.has_faulted |= completion.status == Status::LocalProtection;
         let Some(slot) = slot_of(completion.wr_id) else {
-            self.has_timed_out |= completion.status == Status::RetryExceeded;
             let tell = |op, is_good| self.session.handle_done(op, is_good);
             self.requests.complete(completion.wr_id, is_good, tell);
             return;

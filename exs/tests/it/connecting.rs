@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Wake, Waker};
 use std::time::Duration;
 
-use weft_exs::{Error, Messages, Options, RejectCode, Stream};
+use weft_exs::{Context, Error, Messages, Options, RejectCode, Stream};
+use weft_netif::Instant;
 use weft_rnic::{
     Access, CmEvent, Config, ConnParam, ConnectFailure, CqInit, Device, Ground, Progress, QpInit,
 };
@@ -35,6 +36,35 @@ fn nobody_listens_there() {
     let connecting = world.client.connect::<Messages>(address, &options);
     let refused = connecting.wait_timeout(PATIENCE).unwrap().unwrap_err();
     assert_eq!(refused, Error::Connect(ConnectFailure::Refused));
+}
+
+/// The peer resets the connection before this side has looked at it.
+#[test]
+fn a_connection_that_is_reset_while_it_opens_is_closed_and_not_unreachable() {
+    let config = Config { progress: Progress::External, ..Config::host(LOCAL, 1) };
+    let client = Context::open(Ground::Host, config).unwrap();
+    let listener = std::net::TcpListener::bind((LOCAL, 0)).unwrap();
+    let mut connecting = client.connect::<Stream>(listener.local_addr().unwrap(), &Options::default());
+    let mut now = Instant::ZERO;
+    listener.set_nonblocking(true).unwrap();
+    let peer = loop {
+        if let Ok((peer, _)) = listener.accept() {
+            break peer;
+        }
+        now += Duration::from_millis(1).into();
+        client.drive(now);
+    };
+    rustix::net::sockopt::set_socket_linger(&peer, Some(Duration::ZERO)).unwrap();
+    drop(peer);
+    let error = loop {
+        match connecting.wait_timeout(Duration::ZERO) {
+            Ok(outcome) => break outcome.unwrap_err(),
+            Err(op) => connecting = op,
+        }
+        now += Duration::from_millis(1).into();
+        client.drive(now);
+    };
+    assert_eq!(error, Error::Connect(ConnectFailure::Closed));
 }
 
 #[test]

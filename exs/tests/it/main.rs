@@ -15,6 +15,7 @@ mod messages;
 mod plain;
 mod responder;
 mod script;
+mod silence;
 mod stat;
 mod stats;
 mod stepped;
