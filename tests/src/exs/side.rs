@@ -18,6 +18,8 @@ pub(super) struct Side {
     next_step: Instant,
     pub(super) has_stopped: bool,
     pub(super) is_closed: bool,
+    /// What the close has not done.
+    pub(super) close_error: Option<Error>,
     /// How often it tries again to receive.
     retries: u32,
 }
@@ -46,6 +48,7 @@ impl Side {
             next_step: Instant::ZERO,
             has_stopped: false,
             is_closed: false,
+            close_error: None,
             retries: RETRIES,
         }
     }
@@ -106,8 +109,10 @@ impl Side {
             }
             Stage::Closing(Some((socket, mut close))) => match taken(&mut close) {
                 None => Stage::Closing(Some((socket, close))),
-                Some(Ok(())) => Stage::Closing(None),
-                Some(Err(error)) => return Err(format!("a close fails: {error}")),
+                Some(outcome) => {
+                    self.close_error = outcome.err();
+                    Stage::Closing(None)
+                }
             },
             Stage::Closing(None) if self.ledger.is_idle() => Stage::Over,
             other => other,

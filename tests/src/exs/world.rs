@@ -191,6 +191,11 @@ impl World {
                 }
                 Err(error) => return Err(format!("side {number} is not connected: {error}")),
             }
+            match connection.sides[number].close_error.take() {
+                None => {}
+                Some(Error::TimedOut | Error::Reset | Error::Canceled) if connection.may_break => {}
+                Some(error) => return Err(format!("the close of side {number} fails: {error}")),
+            }
             // Octets that a side does not take may hold the other one's close until it has waited enough.
             connection.may_break |= connection.sides[number].has_stopped;
         }
