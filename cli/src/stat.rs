@@ -80,9 +80,15 @@ fn of_all(args: &Args, folder: &Path, what: What) -> Result<(), Failure> {
     }
     let answers = ask::with(folder, name)?;
     if answers.is_empty() && !args.json {
-        let who = if what == What::Exs { "process with Extended Sockets" } else { "replica of a group" };
         let folder = folder.display();
-        writeln!(std::io::stdout(), "no {who} answers in {folder}")?;
+        // A replica answers always.
+        let line = match what {
+            What::Exs => {
+                format!("no process with Extended Sockets answers in {folder}: start one with WEFT_STAT=1")
+            }
+            _ => format!("no replica of a group answers in {folder}"),
+        };
+        writeln!(std::io::stdout(), "{line}")?;
     }
     for answer in answers {
         if !args.json {
