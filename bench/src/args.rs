@@ -41,7 +41,7 @@ pub struct Args {
     /// List the cases with their references and targets, and measure nothing
     #[arg(long)]
     pub list: bool,
-    /// Measure only cases whose names contain NAME; may be given several times
+    /// Measure only cases whose names contain TEXT; may be given several times
     #[arg(long, value_name = "TEXT")]
     pub only: Vec<String>,
     /// Turns of each side, 5 to 1000; by default 5, and 10 of `sockets`, `group` and `exs` without --quick; of `loss`
@@ -61,7 +61,8 @@ pub struct Args {
     /// Fail if a row was skipped, unless it needs a foreign program
     #[arg(long)]
     pub strict: bool,
-    /// Replace the tables between their marks in this file: docs/performance.md
+    /// Replace the tables between their marks in this file, which is the page of the benchmark: docs/performance.md,
+    /// docs/sockets/performance.md, docs/group/performance.md or docs/exs/performance.md
     #[arg(long, value_name = "FILE", global = true)]
     pub update: Option<PathBuf>,
 }
@@ -239,7 +240,7 @@ pub(crate) enum GroupProgram {
 /// What is measured.
 #[derive(Debug, Clone, ClapArgs)]
 pub(crate) struct Choice {
-    /// Measure only cases whose names contain NAME; may be given several times
+    /// Measure only cases whose names contain TEXT; may be given several times
     #[arg(long, value_name = "TEXT")]
     pub(crate) only: Vec<String>,
     /// List the cases and figures, and measure nothing

@@ -35,7 +35,7 @@ pub(crate) struct Args {
     #[arg(long = "type", value_name = "TYPE[,TYPE]", value_enum, value_delimiter = ',')]
     #[arg(default_values = ["message", "stream"])]
     pub(super) types: Vec<Carries>,
-    /// Octets of a send: a list, or two ends of a range, which grows by a factor of 4
+    /// Octets of a send, 1 to 64M: a list, or two ends of a range, which grows by a factor of 4
     #[arg(long, value_name = "LIST|A..B", default_value = "1..16M", value_parser = sizes::parse)]
     pub(super) sizes: Sizes,
     /// The longest immediate data in octets; `max` makes all of it immediate
@@ -49,7 +49,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 16, allow_negative_numbers = true)]
     #[arg(value_parser = number::<usize>(1..=MAX_OPERATIONS))]
     pub(super) recvs: usize,
-    /// A receive of a stream waits until it is full
+    /// A receive of a stream waits until it is full; without streams among the types it is refused
     #[arg(long)]
     pub(super) waitall: bool,
     /// Wait for each send before the next one, and for each receive, as programs of blocking sockets do: --pending 1
