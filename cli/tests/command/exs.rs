@@ -2,12 +2,14 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::Stdio;
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::process::{Finished, Process, path_in, run, weft};
-use crate::support::Folder;
+use crate::support::{Folder, is_installed, skip};
 
 /// Octets of which no two parts are alike.
 fn octets(len: usize, seed: u64) -> Vec<u8> {
@@ -72,6 +74,125 @@ fn a_peer_that_goes_ends_a_copy_with_a_line() {
     assert_eq!((done.status.code(), said.as_str()), (Some(1), "weft exs cat: connection reset\n"));
 }
 
+/// Ends of a copy to a listener with this output, and of a sender with this input: statuses, and what they said.
+fn fail(input: &str, output: &str) -> [(Option<i32>, String); 2] {
+    let start = |words: &[&str], input: File, output: File| {
+        let mut command = weft();
+        command.args(["exs", "cat"]).args(words).stdin(input).stdout(output).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    };
+    let open = |path: &str| File::options().write(true).open(path).unwrap();
+    let mut server = start(&["-l", "127.0.0.1:0"], File::open("/dev/null").unwrap(), open(output));
+    let mut said = BufReader::new(server.stderr.take().unwrap());
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    let address = line.trim_end().strip_prefix("listening at ").unwrap();
+    let client = start(&[address], File::open(input).unwrap(), open("/dev/null")).wait_with_output().unwrap();
+    let mut rest = String::new();
+    said.read_to_string(&mut rest).unwrap();
+    let client = (client.status.code(), String::from_utf8(client.stderr).unwrap());
+    [client, (server.wait().unwrap().code(), rest)]
+}
+
+/// A folder cannot be read, and a full device not be written. The other side takes nothing for the whole.
+#[test]
+fn an_input_or_output_that_fails_makes_both_ends_fail() {
+    let reset = (Some(1), "weft exs cat: connection reset\n".to_owned());
+    let [client, server] = fail("/", "/dev/null");
+    assert!(
+        client.0 == Some(1) && client.1.starts_with("weft exs cat: cannot read the input: "),
+        "{client:?}"
+    );
+    assert_eq!(server, reset);
+    // A sender that has sent all, and has heard the end of the other input, has ended.
+    let folder = Folder::new();
+    let input = path_in(&folder, "input");
+    fs::write(&input, octets(30_000_000, 9)).unwrap();
+    let [client, server] = fail(&input, "/dev/full");
+    assert!(
+        server.0 == Some(1) && server.1.starts_with("weft exs cat: cannot write the output: "),
+        "{server:?}"
+    );
+    assert_eq!(client, reset);
+}
+
+/// The shell's terminal is the standard input of a listener that writes a file, and stays open.
+#[test]
+fn a_listener_at_a_terminal_that_writes_a_file_ends_with_the_copy() {
+    if !is_installed("script") {
+        skip("exs::a_listener_at_a_terminal_that_writes_a_file_ends_with_the_copy: no script(1)");
+        return;
+    }
+    let folder = Folder::new();
+    let [copy, said, sent] = ["copy", "said", "sent"].map(|name| folder.0.join(name));
+    fs::write(&sent, octets(100_000, 7)).unwrap();
+    let line = format!(
+        "exec {} exs cat -l 127.0.0.1:0 > {} 2> {}",
+        weft().get_program().display(),
+        copy.display(),
+        said.display()
+    );
+    let mut terminal = Command::new("script");
+    terminal.args(["-qec", &line, "/dev/null"]).stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut terminal = terminal.spawn().unwrap();
+    let address = loop {
+        let text = fs::read_to_string(&said).unwrap_or_default();
+        if let Some(address) = text.strip_prefix("listening at ").and_then(|text| text.strip_suffix('\n')) {
+            break address.to_owned();
+        }
+        assert!(terminal.try_wait().unwrap().is_none(), "the listener ends: {text}");
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    let mut command = weft();
+    let client = command.args(["exs", "cat", &address]).stdin(File::open(&sent).unwrap()).status().unwrap();
+    assert!(client.success() && terminal.wait().unwrap().success());
+    assert!(fs::read(&copy).unwrap() == octets(100_000, 7));
+}
+
+/// A peer that speaks something else is no riddle.
+#[test]
+fn a_peer_without_exs_gets_a_hint() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let peer = std::thread::spawn(move || {
+        let (mut peer, _) = listener.accept().unwrap();
+        peer.write_all(b"220 a server of mail, which speaks first\r\n").unwrap();
+        let _until_it_has_ended = peer.read_to_end(&mut Vec::new());
+    });
+    let done = run(&format!("exs cat {address}"));
+    assert_eq!((done.status, done.stderr.len()), (1, 1), "{done:?}");
+    assert!(done.stderr[0].ends_with(" (perhaps it does not speak EXS)"), "{done:?}");
+    peer.join().unwrap();
+}
+
+/// A program of the system says something, and hears the other side's octets and end.
+#[test]
+fn a_peer_over_plain_tcp_may_connect_or_listen() {
+    let talk = |mut peer: TcpStream| {
+        peer.write_all(b"from the peer").unwrap();
+        peer.shutdown(Shutdown::Write).unwrap();
+        let mut came = Vec::new();
+        peer.read_to_end(&mut came).unwrap();
+        assert!(came == fs::read("/etc/passwd").unwrap());
+    };
+    let cat = |words: &[&str]| {
+        let mut command = weft();
+        command.args(["exs", "cat", "--plain"]).args(words).stdin(File::open("/etc/passwd").unwrap());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let mut server = cat(&["-l", "localhost:0"]);
+    let mut line = String::new();
+    BufReader::new(server.stderr.as_mut().unwrap()).read_line(&mut line).unwrap();
+    talk(TcpStream::connect(line.trim_end().strip_prefix("listening at ").unwrap()).unwrap());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let client = cat(&[&format!("localhost:{}", listener.local_addr().unwrap().port())]);
+    talk(listener.accept().unwrap().0);
+    for process in [server, client] {
+        let done = process.wait_with_output().unwrap();
+        assert!(done.status.success() && done.stdout == b"from the peer", "{done:?}");
+    }
+}
+
 #[test]
 fn nobody_who_listens_is_one_line() {
     for line in ["exs cat 127.0.0.1:1", "exs blast -c 127.0.0.1:1"] {
@@ -121,8 +242,10 @@ fn both_ends_of_a_blast_wait_as_they_are_told() {
         let rows = check(&run(&format!("exs blast --sizes 100,20K --sync --wait {wait} --time 5 --json")), 4);
         assert!(rows.iter().all(|row| row["wait"] == wait && row["recvs"] == 1), "{rows:?}");
     }
-    let done = run("exs blast --sync --pending 3");
-    assert_eq!((done.status, done.stdout.len(), done.stderr.len()), (2, 0, 1), "{done:?}");
+    for line in ["exs blast --sync --pending 3", "exs blast --type message --waitall"] {
+        let done = run(line);
+        assert_eq!((done.status, done.stdout.len(), done.stderr.len()), (2, 0, 1), "{done:?}");
+    }
 }
 
 #[test]
@@ -154,7 +277,8 @@ fn stat_shows_sockets_of_processes() {
     let stat =
         |words: &[&str]| Process::start(weft().arg("stat").args(words).args(["--dir", &sockets])).finish();
     let empty = stat(&["exs"]);
-    let expected = format!("no process with Extended Sockets answers in {sockets}");
+    let expected =
+        format!("no process with Extended Sockets answers in {sockets}: start one with WEFT_STAT=1");
     assert_eq!((empty.status, empty.stdout), (0, vec![expected]));
     let cat = |words: &[&str]| {
         let mut command = weft();

@@ -14,6 +14,7 @@ use super::plan::{Carries, MAX_MEMORY, Plan};
 use super::report::{Measured, Report};
 use super::talk::{Talk, strange};
 use super::time::{Moment, PATIENCE};
+use crate::exs::address::not_connected;
 use crate::failure::Failure;
 
 /// Measures all rows.
@@ -38,6 +39,9 @@ pub(super) fn measure(args: &Args, context: &Context, peer: SocketAddr) -> Resul
 
 /// Returns a plan for each row.
 fn plans(args: &Args) -> Result<Vec<Plan>, Failure> {
+    if args.waitall && !args.types.iter().any(|carries| matches!(carries, Carries::Stream)) {
+        return Err(Failure::usage("--waitall is for streams: a receive of a message has all of it"));
+    }
     let mut plans = Vec::new();
     for carries in &args.types {
         for small in &args.small {
@@ -146,7 +150,7 @@ impl<K: Kind> Row<'_, K> {
 fn connect<K: Kind>(context: &Context, peer: SocketAddr, options: &Options) -> Result<Socket<K>, Failure> {
     let connecting = context.connect::<K>(peer, options);
     let connected = connecting.wait_timeout(PATIENCE).unwrap_or(Err(Error::TimedOut));
-    connected.map_err(|error| Failure::work(format!("{peer}: {error}")))
+    connected.map_err(|error| not_connected(peer, error))
 }
 
 fn hear(talk: &Talk) -> Result<Value, Failure> {
