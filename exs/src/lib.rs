@@ -1,5 +1,15 @@
 //! Extended Sockets (EXS): asynchronous sockets over RDMA, for messages and for streams.
 //!
+//! * A [`Context`] is a device with all sockets on it. [`Context::connect`] and [`Context::listen`] make sockets,
+//!   [`Context::buffer`] and [`Context::memory`] memory for transfers, and [`Context::queue`] a queue of events.
+//! * A [`Socket`] is for [`Messages`] or a [`Stream`]; a [`Listener`] accepts them. [`Options`] say how.
+//! * Each call that may take long returns an [`Op`]: a future, or a value to wait for, or the source of an event of a
+//!   [`Queue`]. A [`Buf`] goes in and comes back; a [`Memory`] is shared by several operations.
+//! * `ByteStream` makes of a stream what tokio and futures-io expect. It is there with the feature `tokio` or
+//!   `futures-io`, and so in documentation that is made with `--all-features`.
+//!
+//! The modules of this crate:
+//!
 //! ```text
 //! context    one device, its sockets, and a thread
 //! listener   sockets that peers open
@@ -98,3 +108,8 @@ pub use socket::Socket;
 pub use stat::{Watcher, stat_section};
 pub use waiting::Waiting;
 pub use weft_exs_core::{ByWay, Fault, Mode, Outcome, RejectCode, Stats};
+
+/// The examples of the page.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/exs.md")]
+struct Page;

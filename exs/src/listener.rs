@@ -27,8 +27,9 @@ pub struct Listener<K> {
 }
 
 impl Context {
-    /// Listens on an address, or as [`Listen`] says, for sockets for [`Messages`](crate::Messages) or a
-    /// [`Stream`](crate::Stream).
+    /// Listens on an address, on a port of all addresses, or as [`Listen`] says, for sockets for
+    /// [`Messages`](crate::Messages) or a [`Stream`](crate::Stream). Of a text the type has to be said, for it may be
+    /// any of these: `"127.0.0.1:7475".parse::<SocketAddr>()`.
     ///
     /// # Errors
     /// [`Error::InvalidOption`], [`Error::Address`].
