@@ -22,6 +22,7 @@ impl Markers {
     }
 
     /// The place at this position of the stream, counted from the first Marker.
+    #[expect(clippy::cast_possible_truncation, reason = "it is below the spacing")]
     pub(crate) const fn at(position: u64) -> Self {
         Self { phase: (position % SPACING as u64) as usize }
     }
