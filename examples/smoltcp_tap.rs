@@ -7,7 +7,6 @@
 use std::io::ErrorKind;
 use std::process::Command;
 use std::sync::mpsc::{Sender, channel};
-use std::time::Instant as Clock;
 
 use smoltcp::iface::{Config as InterfaceConfig, Interface, SocketHandle, SocketSet};
 use smoltcp::phy::{self, DeviceCapabilities, Medium};
@@ -21,7 +20,7 @@ use weft_netif::{Llp, SocketStream, Spec, Wire};
 use weft_rnic::ulp::{
     Agreement, Association, MemoryTable, PdId, RdmapEvent, RdmapStream, Startup, StartupEvent,
 };
-use weft_rnic::{Access, Data, Progress, RecvWr, Region, SendOpcode, SendWr, Stag, Status};
+use weft_rnic::{Access, Clock, Data, Progress, RecvWr, Region, SendOpcode, SendWr, Stag, Status};
 
 const MTU: usize = 1500;
 /// Octets that the client writes, and reads back: many segments.
@@ -79,7 +78,7 @@ struct Host {
     sockets: SocketSet<'static>,
     handle: SocketHandle,
     stream: SocketStream,
-    begun: Clock,
+    clock: Clock,
 }
 
 impl Host {
@@ -99,7 +98,14 @@ impl Host {
         let mut sockets = SocketSet::new(Vec::new());
         let handle = sockets.add(socket);
         // 20 octets of IPv4, and 20 of TCP.
-        Ok(Self { tap, iface, sockets, handle, stream: SocketStream::new(MTU - 40), begun: Clock::now() })
+        Ok(Self {
+            tap,
+            iface,
+            sockets,
+            handle,
+            stream: SocketStream::new(MTU - 40),
+            clock: Clock::real_time(1),
+        })
     }
 
     /// Connects by MPA, and does its work in the server's memory.
@@ -125,7 +131,7 @@ impl Host {
     /// Polls the interface until `act` returns a result.
     fn run<T>(&mut self, mut act: impl FnMut(&mut Self) -> Result<Option<T>>) -> Result<T> {
         loop {
-            let now = Instant::from_micros(i64::try_from(self.begun.elapsed().as_micros())?);
+            let now = self.clock.now();
             self.iface.poll(now, &mut self.tap, &mut self.sockets);
             if let Some(result) = act(self)? {
                 self.iface.poll(now, &mut self.tap, &mut self.sockets);

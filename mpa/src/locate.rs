@@ -35,17 +35,17 @@ pub struct Located<'o> {
 
 impl<'o> Locator<'o> {
     /// `position` is that of the first of the octets, counted from the first Marker of the stream. `begins` is true if
-    /// an FPDU is known to begin there, since a search over the octets before them has come to
-    /// [`Locator::is_at_end`].
+    /// an FPDU is known to begin there, since a search over the octets before them says so
+    /// ([`Locator::begins_behind`]).
     #[must_use]
     pub const fn new(crc: Crc32c, position: u64, octets: &'o [u8], begins: bool) -> Self {
         Self { crc, octets, position, next: if begins { Some(0) } else { None } }
     }
 
-    /// Returns true if the search has come to the end of the octets, so that an FPDU begins behind them.
+    /// Returns the position behind the octets, if the search has come there, so that an FPDU begins there.
     #[must_use]
-    pub fn is_at_end(&self) -> bool {
-        self.next == Some(self.octets.len())
+    pub fn begins_behind(&self) -> Option<u64> {
+        self.next.filter(|next| *next == self.octets.len()).map(|next| self.position + next as u64)
     }
 
     /// Returns where the first FPDU begins of which a Marker tells, and which begins in these octets.

@@ -45,11 +45,11 @@ proptest! {
     #[test]
     fn every_whole_fpdu_behind_the_first_that_a_marker_tells_of_is_found(
         lens in vec(prop_oneof![0..40_usize, 400..1600_usize], 1..20),
-        cuts in (0.0..1.0_f64, 0.0..1.0_f64),
+        cuts in any::<[prop::sample::Index; 2]>(),
     ) {
         let (stream, places) = stream(&lens);
-        let at = |part: f64| (part * stream.len() as f64) as usize / 4 * 4;
-        let (from, to) = (at(cuts.0.min(cuts.1)), at(cuts.0.max(cuts.1)));
+        let [one, other] = cuts.map(|cut| cut.index(stream.len()) / 4 * 4);
+        let (from, to) = (one.min(other), one.max(other));
         let first = first_told(&places, from, to);
         let whole = |(begin, end): &&(usize, usize)| first.is_some_and(|first| *begin >= first) && *end <= to;
         let expected: Vec<_> = places.iter().filter(whole).copied().collect();
@@ -62,7 +62,7 @@ proptest! {
         let middle = places[lens.len() / 2].0;
         let mut before = Locator::new(CRC, 0, &stream[..middle], true);
         prop_assert_eq!(before.by_ref().count(), lens.len() / 2);
-        prop_assert!(before.is_at_end());
+        prop_assert_eq!(before.begins_behind(), Some(middle as u64));
         prop_assert_eq!(located(&stream, middle, stream.len(), true), &places[lens.len() / 2..]);
     }
 

@@ -98,10 +98,13 @@ impl Stream {
         &mut self,
         (distance, octets): (usize, &[u8]),
         placed: &mut Vec<Range<usize>>,
-        user: &mut impl User,
+        user: &impl User,
     ) {
         let position = self.position + distance as u64;
-        self.ahead.place(&self.segments, &self.rdmap, (position, octets), placed, user);
+        let begins = self.ahead.begins(position);
+        if let Some(locator) = self.segments.locate(position, octets, begins) {
+            self.ahead.place((position, locator), &self.rdmap, placed, user);
+        }
     }
 
     /// Takes the FPDU whose payload was placed, now that it is its turn. Answers its length: 0 if it has to wait.

@@ -278,7 +278,7 @@ fn receive(stream: &mut Stream, turn: &mut Turn<'_>) -> Result<Option<Terminate>
         }
     }
     if stream.places_ahead() {
-        llp.ahead(|octets, placed| stream.place_ahead(octets, placed, &mut user));
+        llp.ahead(|octets, placed| stream.place_ahead(octets, placed, &user));
     }
     Ok(None)
 }

@@ -6,7 +6,7 @@ use core::ops::Range;
 use std::collections::VecDeque;
 
 use weft_ddp::{Header, Segment};
-use weft_mpa::Located;
+use weft_mpa::{Located, Locator};
 use weft_verbs::{Refusal, Status};
 
 use crate::failure::{Cause, Failure};
@@ -40,32 +40,29 @@ struct Placed {
 }
 
 impl Ahead {
-    /// Places what can be placed of octets at a position of the stream. Adds the places of their FPDUs in the octets to
-    /// `placed`.
+    /// Whether an FPDU is known to begin at this position, which octets before it have told.
+    pub(crate) fn begins(&self, position: u64) -> bool {
+        self.begins == Some(position)
+    }
+
+    /// Places what can be placed of octets at a position of the stream, in which `locator` finds FPDUs. Adds the places
+    /// of their FPDUs in the octets to `placed`.
     pub(crate) fn place(
         &mut self,
-        segments: &Segments,
+        (position, mut locator): (u64, Locator<'_>),
         rdmap: &Rdmap,
-        (position, octets): (u64, &[u8]),
         placed: &mut Vec<Range<usize>>,
-        user: &mut impl User,
+        user: &impl User,
     ) {
-        let Some(mut locator) = segments.locate(position, octets, self.begins == Some(position)) else {
-            return;
-        };
         for located in locator.by_ref() {
-            let Some(found) = (self.placed.len() < MOST).then(|| Placed::of(&located, rdmap, user)).flatten()
-            else {
-                continue;
-            };
-            let at = usize::try_from(located.position - position).unwrap_or(octets.len());
-            placed.push(at..at + found.fpdu_len);
+            let has_room = self.placed.len() < MOST;
+            let Some(found) = has_room.then(|| Placed::of(&located, rdmap, user)).flatten() else { continue };
+            let at = usize::try_from(located.position - position).unwrap_or(usize::MAX);
+            placed.push(at..at.saturating_add(found.fpdu_len));
             let index = self.placed.partition_point(|other| other.position < found.position);
             self.placed.insert(index, found);
         }
-        if locator.is_at_end() {
-            self.begins = Some(position + octets.len() as u64);
-        }
+        self.begins = locator.begins_behind().or(self.begins);
     }
 
     /// Takes the FPDU at this position, whose turn it is. Returns its length.
@@ -100,7 +97,7 @@ impl Ahead {
 
 impl Placed {
     /// Places the payload of an FPDU, if it is one that may be placed.
-    fn of(located: &Located<'_>, rdmap: &Rdmap, user: &mut impl User) -> Option<Self> {
+    fn of(located: &Located<'_>, rdmap: &Rdmap, user: &impl User) -> Option<Self> {
         let len = located.ulpdu_len.checked_sub(Header::TAGGED_LEN).filter(|len| *len > 0)?;
         let (head, payload) = located.split()?;
         let header = Segment::parse(&head).ok()?.header;
@@ -252,7 +249,7 @@ mod tests {
         Ok(())
     }
 
-    fn place(stream: &mut Stream, distance: usize, octets: &[u8], sink: &mut Sink) -> Vec<Range<usize>> {
+    fn place(stream: &mut Stream, distance: usize, octets: &[u8], sink: &Sink) -> Vec<Range<usize>> {
         let mut placed = Vec::new();
         stream.place_ahead((distance, octets), &mut placed, sink);
         placed
@@ -263,8 +260,9 @@ mod tests {
         let made = fpdus(&[100, 600, 600]);
         let (mut stream, mut sink) = begun(&made[0]);
         let behind = [&made[2][..], &made[3][..]].concat();
-        let placed = place(&mut stream, made[1].len(), &behind, &mut sink);
-        assert_eq!(placed, [made[2].len()..behind.len()], "the Send waits for its turn");
+        let placed = place(&mut stream, made[1].len(), &behind, &sink);
+        assert_eq!(placed.len(), 1, "the Send waits for its turn");
+        assert_eq!(placed[0], made[2].len()..behind.len());
         assert_eq!((sink.at(100), sink.at(700), sink.at(1299)), (0, 3, 3));
         assert_eq!(sink.told, ["write 0"]);
         take(&mut stream, &made[1], &mut sink).unwrap();
@@ -278,7 +276,7 @@ mod tests {
         let made = fpdus(&[100, 600, 600]);
         let (mut stream, mut sink) = begun(&made[0]);
         let gap = made[1].len() + made[2].len();
-        assert_eq!(place(&mut stream, gap, &made[3], &mut sink).len(), 1);
+        assert_eq!(place(&mut stream, gap, &made[3], &sink).len(), 1);
         sink.generation += 1;
         take(&mut stream, &made[1], &mut sink).unwrap();
         take(&mut stream, &made[2], &mut sink).unwrap();
@@ -293,7 +291,7 @@ mod tests {
         let made = fpdus(&[100, 600, 600]);
         let (mut stream, mut sink) = begun(&made[0]);
         let gap = made[1].len() + made[2].len();
-        assert_eq!(place(&mut stream, gap, &made[3], &mut sink).len(), 1);
+        assert_eq!(place(&mut stream, gap, &made[3], &sink).len(), 1);
         let mut lying = [&made[1][..], &made[2][..]].concat();
         lying[..2].copy_from_slice(&1200_u16.to_be_bytes());
         take(&mut stream, &lying, &mut sink).unwrap();
@@ -306,7 +304,7 @@ mod tests {
         let made = fpdus(&[1; 1000]);
         let (mut stream, mut sink) = begun(&made[0]);
         let behind = made[3..].concat();
-        let placed = place(&mut stream, made[1].len() + made[2].len(), &behind, &mut sink);
+        let placed = place(&mut stream, made[1].len() + made[2].len(), &behind, &sink);
         assert_eq!(placed.len(), MOST);
         take(&mut stream, &made[1], &mut sink).unwrap();
         take(&mut stream, &made[2], &mut sink).unwrap();
