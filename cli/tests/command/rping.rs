@@ -268,7 +268,7 @@ fn a_client_that_vanishes() {
 }
 
 /// Returns true if a server says of a client of these tests that its connection was lost.
-pub(crate) fn is_lost(complaint: &str) -> bool {
+fn is_lost(complaint: &str) -> bool {
     complaint.starts_with("weft rping: 10.0.0.2:") && complaint.ends_with(": the TCP connection was lost")
 }
 

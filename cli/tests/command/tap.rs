@@ -5,7 +5,7 @@ use weft_netif::{Instant, Spec, Wire};
 
 use crate::namespace::{in_namespace, ip};
 use crate::process::{Process, run};
-use crate::rping::{Ends, SIZES, is_lost};
+use crate::rping::{Ends, SIZES};
 use crate::support::Folder;
 
 /// Makes TAP devices tap0, tap1 and so on, all on one bridge.
@@ -142,7 +142,9 @@ fn two_clients_of_a_persistent_server_at_the_same_time() {
         assert!(server.line().starts_with("10.0.0.3:"));
         assert!(first.line().starts_with("ping data: "));
         first.kill();
-        assert!(is_lost(&server.complaint()));
+        let complaint = server.complaint();
+        assert!(complaint.starts_with("weft rping: 10.0.0.2:"), "{complaint}");
+        assert!(complaint.ends_with(": the peer did not answer any more"), "{complaint}");
     });
 }
 

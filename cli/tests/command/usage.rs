@@ -18,15 +18,15 @@ const TABLE: [(&str, &str); 104] = [
     ("help frobnicate", "weft: there is no command `frobnicate` (there are demo, rping, run,"),
     (
         "bench frobnicate",
-        "weft bench: there is no command `frobnicate` (there are run, sweep, sockets, group and exs)",
+        "weft bench: there is no command `frobnicate` (there are run, sweep, sockets, group, exs and loss)",
     ),
     (
         "help bench frobnicate",
-        "weft bench: there is no command `frobnicate` (there are run, sweep, sockets, group and exs)",
+        "weft bench: there is no command `frobnicate` (there are run, sweep, sockets, group, exs and loss)",
     ),
     (
         "bench --quick frobnicate",
-        "weft bench: there is no command `frobnicate` (there are run, sweep, sockets, group and exs)",
+        "weft bench: there is no command `frobnicate` (there are run, sweep, sockets, group, exs and loss)",
     ),
     (
         "bench run frobnicate",
