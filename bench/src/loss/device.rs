@@ -3,7 +3,7 @@
 use core::net::{IpAddr, Ipv4Addr};
 
 use weft_netif::{IpSetting, Spec, Wire};
-use weft_rnic::{CLOCK_SCALE, Config, Device, Progress};
+use weft_rnic::{Config, Device, Progress};
 
 use super::scene::{INTERFACE, MTU};
 use crate::process::{Outcome, next_number, say};
@@ -21,11 +21,13 @@ pub(super) struct Tcp {
     configure: fn(&mut Config),
 }
 
-/// smoltcp's, which the wires stand on by default. It repeats all behind a lost segment, so that no target holds.
-const SMOLTCP: Tcp = Tcp { name: "smoltcp", clock_scale: CLOCK_SCALE, floor: None, configure: |_| {} };
-
-/// The TCP that the rows are about.
-pub(super) const TESTED: Tcp = SMOLTCP;
+/// Weft's own, for which the targets are. Its clock runs at real time.
+pub(super) const TESTED: Tcp = Tcp {
+    name: "own",
+    clock_scale: 1,
+    floor: Some(0.25),
+    configure: |config| *config = config.clone().with_tcp(weft_netif::Tcp::Own),
+};
 
 impl Tcp {
     /// Opens a device as users have it, with a thread of its own, at the interface of this thread's host.

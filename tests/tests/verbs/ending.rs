@@ -242,7 +242,7 @@ fn a_silent_peer_is_given_up() {
         }
         now = next.expect("TCP tries again").max(now);
     };
-    assert!(matches!(end, CmEvent::Disconnected { reason: DisconnectReason::Lost, .. }), "{end:?}");
+    assert!(matches!(end, CmEvent::Disconnected { reason: DisconnectReason::TimedOut, .. }), "{end:?}");
     // The clock of the own TCP is that of the test.
     let scale = if weft_netif::Tcp::default() == weft_netif::Tcp::Own { 1 } else { 4 };
     assert!((25 * scale..50 * scale).contains(&(now - started).secs()), "{}", now - started);
