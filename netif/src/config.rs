@@ -26,6 +26,9 @@ pub struct StackConfig {
     pub tcp_buffer: usize,
     /// Whose TCP carries the connections on a wire.
     pub tcp: Tcp,
+    /// How many times `tcp_buffer` both buffers of a connection may grow on a path that needs it: a long one, or a fast
+    /// one. Only Weft's own TCP grows them, and not on [`pair`](crate::pair).
+    pub tcp_growth: usize,
     /// TCP's congestion control.
     pub congestion: Congestion,
     /// The congestion control of the kernel's sockets ([`HostStack`](crate::HostStack)), as tcp(7) names it for
@@ -95,6 +98,7 @@ impl StackConfig {
             seed: 0,
             tcp_buffer: 256 * 1024,
             tcp: Tcp::default(),
+            tcp_growth: 16,
             congestion: Congestion::Cubic,
             kernel_congestion: None,
             timeout: Some(Duration::from_secs(30)),

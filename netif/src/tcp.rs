@@ -266,7 +266,9 @@ impl Own {
     /// Returns a connection with this protocol, or nothing if its ends have addresses of different families.
     fn connection(&self, tuple: Tuple, tcp: Tcp) -> Option<Connection> {
         let template = Template::new((self.config.mac, [0; 6]), &ends(&tuple))?;
-        Some(Connection::new(tuple, tcp, template, self.config.tcp_buffer))
+        let least = self.config.tcp_buffer;
+        let most = usize::try_from(self.settings.receive.window_max).map_or(least, |most| most.max(least));
+        Some(Connection::new(tuple, tcp, template, least..=most))
     }
 
     /// Has the next egress look at the connection.
@@ -295,7 +297,9 @@ fn settings(config: &StackConfig, is_memory: bool) -> Config {
     let span = |span: smoltcp::time::Duration| Micros(span.total_micros());
     settings.timeout = config.timeout.map(span);
     settings.keep_alive = config.keep_alive.map(span);
-    settings.receive.window_max = buffer;
+    // Nothing is far away on memory.
+    let growth = if is_memory { 1 } else { u32::try_from(config.tcp_growth).unwrap_or(u32::MAX).max(1) };
+    settings.receive.window_max = buffer.saturating_mul(growth).min(LARGEST_WINDOW);
     settings.receive.window = settings.receive.window.min(buffer);
     settings.receive.ack_delay = config.ack_delay.map_or(Micros(0), span).min(LONGEST_ACK_DELAY);
     settings.send.control = match config.congestion {
@@ -315,6 +319,8 @@ const fn ends(tuple: &Tuple) -> weft_tcp::Tuple {
     weft_tcp::Tuple { local: tuple.local, remote: tuple.remote }
 }
 
+/// The largest window of TCP (RFC 7323 section 2.3).
+const LARGEST_WINDOW: u32 = 1 << 30;
 /// RFC 9293 section 3.8.6.3.
 const LONGEST_ACK_DELAY: Micros = Micros::from_millis(500);
 /// AF_PACKET takes no frames of 64 KiB and more with their headers.

@@ -1,6 +1,7 @@
 //! One connection: its TCP, its octets on their way in and out, and how far its user knows of it.
 
 use core::net::IpAddr;
+use core::ops::RangeInclusive;
 
 use weft_tcp::{Cause, Effects, Interval, Micros, Options, Segment, Sent, Seq, State, Template, Timestamps};
 
@@ -27,9 +28,10 @@ pub(crate) struct Connection {
     pub(crate) held: Held,
     /// Octets that the user has taken since the last turn.
     pub(crate) consumed: u32,
-    /// Octets that are queued and not acknowledged, and the most.
+    /// Octets that are queued and not acknowledged.
     pub(crate) queued: usize,
-    pub(crate) capacity: usize,
+    /// What [`Self::capacity`] is at least and at most.
+    capacity: RangeInclusive<usize>,
     pub(crate) end: Option<CloseCause>,
     /// The peer's FIN has come, and with it all octets before it.
     pub(crate) peer_finished: bool,
@@ -75,7 +77,13 @@ impl Ends for Connection {
 }
 
 impl Connection {
-    pub(crate) const fn new(tuple: Tuple, tcp: Tcp, template: Template, capacity: usize) -> Self {
+    /// The user may queue so many octets, more the larger the congestion window is.
+    pub(crate) const fn new(
+        tuple: Tuple,
+        tcp: Tcp,
+        template: Template,
+        capacity: RangeInclusive<usize>,
+    ) -> Self {
         Self {
             tuple,
             tcp,
@@ -182,8 +190,16 @@ impl Connection {
         matches!(self.tcp.state(), State::Established | State::CloseWait) && self.end.is_none()
     }
 
-    pub(crate) const fn room(&self) -> usize {
-        if self.may_send() { self.capacity.saturating_sub(self.queued) } else { 0 }
+    /// Returns how many octets may be queued: two congestion windows, so that one can be built while the other one is on
+    /// its way.
+    pub(crate) fn capacity(&self) -> usize {
+        let windows =
+            usize::try_from(self.tcp.sender().cwnd()).map_or(usize::MAX, |cwnd| cwnd.saturating_mul(2));
+        windows.clamp(*self.capacity.start(), *self.capacity.end())
+    }
+
+    pub(crate) fn room(&self) -> usize {
+        if self.may_send() { self.capacity().saturating_sub(self.queued) } else { 0 }
     }
 
     /// Returns the octets of payload in the largest segment that may be sent.

@@ -98,12 +98,12 @@ impl OwnLlp<'_> {
         self.connection.peer_finished
     }
 
-    pub(crate) const fn room(&self) -> usize {
+    pub(crate) fn room(&self) -> usize {
         self.connection.room()
     }
 
-    pub(crate) const fn capacity(&self) -> usize {
-        self.connection.capacity
+    pub(crate) fn capacity(&self) -> usize {
+        self.connection.capacity()
     }
 
     pub(crate) const fn unsent(&self) -> usize {
