@@ -1,5 +1,5 @@
 //! RDMAP on smoltcp: the program has a TAP of the crate `tun-tap`, smoltcp's interface, and a TCP socket of smoltcp's.
-//! Its peer is a device of Weft on the same TAP, on the kernel's side.
+//! Its peer is a device of Weft, with Weft's own TCP, on the same TAP, on the kernel's side.
 //!
 //! It needs the right to make a TAP, as root has it, or a user in a namespace of its own:
 //! `unshare -rn cargo run -p weft-examples --example smoltcp_tap`
@@ -16,7 +16,7 @@ use smoltcp::wire::{EthernetAddress, IpAddress, IpCidr};
 use tun_tap::{Iface, Mode};
 use weft_examples::{Endpoint, PORT, Result};
 use weft_mpa::Config;
-use weft_netif::{Llp, SocketStream, Spec, Wire};
+use weft_netif::{Llp, SocketStream, Spec, Tcp, Wire};
 use weft_rnic::ulp::{
     Agreement, Association, MemoryTable, PdId, RdmapEvent, RdmapStream, Startup, StartupEvent,
 };
@@ -51,7 +51,7 @@ fn main() -> Result {
 
 /// The peer: it offers memory, and looks at it after the client's message.
 fn serve(wire: Wire, ready: &Sender<std::net::SocketAddr>) -> Result {
-    let mut config = weft_rnic::Config::new("10.98.0.1/24".parse()?, 1);
+    let mut config = weft_rnic::Config::new("10.98.0.1/24".parse()?, 1).with_tcp(Tcp::Own);
     config.progress = Progress::Thread;
     let server = Endpoint::new(&weft_rnic::Device::open(wire, config)?)?;
     // Its tagged offsets begin at 0.
