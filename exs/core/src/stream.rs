@@ -92,7 +92,7 @@ impl Stream {
         self.receives.push_back(Receiving { request, error });
         self.receiver.receive(op, len, waits_for_all);
         if self.ended.is_some() {
-            // It ends with what has come.
+            // The receive ends with the octets that came before the loss.
             self.receiver.abandon();
         }
         self.act(None, actions);
